@@ -66,7 +66,7 @@ for need in "$@"; do
         redis) has_program redis-server || packages+=(redis-server) ;;
         webdis) has_program webdis || packages+=(webdis) ;;
         etcd) has_program etcd || packages+=(etcd-server) ;;
-        wrk | valgrind) has_program "$need" || packages+=("$need") ;;
+        wrk | valgrind | slowhttptest) has_program "$need" || packages+=("$need") ;;
         *) fail "setup.sh does not know $need" ;;
     esac
 done
