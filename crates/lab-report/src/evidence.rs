@@ -4,7 +4,7 @@ use super::document::{Block, Table};
 use super::format::{self, finite, latency, number, percent};
 use super::sentences::{self, how_slowed, slowed};
 use kv::units::short;
-use lab_analysis::{Effect, Evidence, Grade, WorkloadFindings};
+use lab_analysis::{Effect, Estimate, Evidence, Grade, WorkloadFindings};
 use lab_data::results::ResourceKind;
 
 /// Why this limit and no other.
@@ -87,10 +87,15 @@ const INTERVENTIONS: &[(&str, fn(&Effect) -> Option<String>)] = &[
     ("clients", |of| Some(of.level.to_string())),
     ("rounds", |of| Some(of.rounds.to_string())),
     ("loss, expected", |of| (!is_control(of)).then(|| percent(of.expected_loss, 1))),
-    ("loss, measured", |of| Some(format::with_ends(&of.loss, |share| percent(share, 1)))),
+    ("loss, measured", |of| Some(measured(of, &of.loss, |share| percent(share, 1)))),
     // It is about 1 at the limit, so it needs two decimals and no suffix.
-    ("elasticity", |of| (!is_control(of)).then(|| format::with_ends(&of.elasticity, |of| number(of, 2)))),
+    ("elasticity", |of| (!is_control(of)).then(|| measured(of, &of.elasticity, |of| number(of, 2)))),
 ];
+
+/// With its interval; in words where that holds more than all goodput.
+fn measured(of: &Effect, estimate: &Estimate, say: impl Fn(f64) -> String) -> String {
+    if of.loss.high - of.loss.low > 1.0 { "too noisy".to_owned() } else { format::with_ends(estimate, say) }
+}
 
 fn is_control(of: &Effect) -> bool {
     of.change.raises.is_empty()

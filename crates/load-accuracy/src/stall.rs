@@ -102,7 +102,7 @@ fn compare(
     let agreement = if agrees { "" } else { ", percentiles are not those of the histogram" };
     Ok(format!(
         "{clients} client{}: Kolmogorov–Smirnov distance {distance:.4}, {delayed} requests delayed (off by {:+.2} %), \
-         percentiles off by {:.2} %, delayed without correction: {uncorrected}{agreement}",
+         percentiles off by {:.2} %, if latency were counted from the sending, {uncorrected} would be delayed{agreement}",
         if clients == 1 { "" } else { "s" },
         count_off * 100.0,
         percentile_off * 100.0,

@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("slowing the load generator reduces goodput less than it would if the generator were the limit"),
+        .about("slowing the load generator reduces goodput less than it would if the generator were the limit; if that loss is not measured precisely enough, the generator is less than 70 % busy"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("throughput × time is within 2 % of the number of clients; in an open loop, of requests in flight"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))

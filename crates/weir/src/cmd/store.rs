@@ -16,7 +16,7 @@ pub(crate) struct Args {
 enum Action {
     /// Read all of it, change nothing, and list what is damaged
     Check(Place),
-    /// If it is damaged, write what can be read anew and put the old files aside; deletes nothing
+    /// If it is damaged, copy all that is readable to new files, and move the old ones aside; deletes nothing
     Repair(Place),
 }
 

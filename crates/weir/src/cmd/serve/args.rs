@@ -123,7 +123,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT", default_value = "75s", value_parser = positive)]
     pub(super) idle_timeout: Duration,
 
-    /// How long a client may take to send the header section; over this time, a body has to arrive at 1 KiB per second
+    /// How long a client may take to send the header section; a body has to arrive at 1 KiB per second or more, on average over every interval of this length
     #[arg(long, value_name = "TIME", env = "WEIR_HEAD_TIMEOUT", default_value = "10s", value_parser = positive)]
     pub(super) head_timeout: Duration,
 
