@@ -349,6 +349,24 @@ pub struct Trial {
     pub opened: Reading,
     /// Counters when it closed.
     pub closed: Reading,
+    /// What was broken on purpose, in the order in which it began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultRecord>,
+}
+
+/// A fault that happened in a window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FaultRecord {
+    /// What it was: `kill`, `pause`, …
+    pub kind: String,
+    /// Which part of the target it happened to.
+    pub part: String,
+    /// When it began, in seconds since the window opened.
+    pub began_secs: f64,
+    /// When it was over, and a process that had ended was started again.
+    pub ended_secs: f64,
+    /// Whether the process ended by itself meanwhile.
+    pub died: bool,
 }
 
 /// A trial that delivered numbers, with them.

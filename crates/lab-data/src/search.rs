@@ -533,15 +533,6 @@ mod tests {
     }
 
     fn missing() -> Trial {
-        Trial {
-            workload: "w".into(),
-            level: 64,
-            repetition: 0,
-            load: None,
-            failure: None,
-            elapsed_secs: 0.0,
-            opened: Default::default(),
-            closed: Default::default(),
-        }
+        Trial { workload: "w".into(), level: 64, ..Trial::default() }
     }
 }

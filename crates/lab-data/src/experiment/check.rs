@@ -68,6 +68,7 @@ impl Experiment {
         self.check_workloads()?;
         self.check_subjects()?;
         self.check_sections()?;
+        self.check_faults()?;
         self.interventions.iter().try_for_each(|interventions| interventions.check(self))?;
         let parts = self.parts();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();

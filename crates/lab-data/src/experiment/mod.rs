@@ -4,6 +4,7 @@
 //! carried out; that is the crate `lab-run`.
 
 mod check;
+mod fault;
 mod interventions;
 mod limit;
 mod narrow;
@@ -11,6 +12,7 @@ mod placeholder;
 mod sections;
 mod target;
 
+pub use fault::{FAULTS, Fault, FaultKind};
 pub use interventions::{INTERVENTIONS, InterventionRow, Interventions};
 pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
@@ -71,6 +73,9 @@ pub struct Experiment {
     pub published: Option<PublishedSource>,
     /// What is made slower on purpose after the last repetition; `None`: nothing.
     pub interventions: Option<Interventions>,
+    /// What is broken on purpose in every trial, whose operations are then judged.
+    #[serde(rename = "fault", default)]
+    pub faults: Vec<Fault>,
     /// Which limits are imposed on which targets; read by `cargo xtask score`, not by the lab.
     pub truth: Option<toml::Table>,
     /// The workloads, in the report's order.
@@ -128,7 +133,7 @@ impl Experiment {
 
     /// Whether servers of the lab's own are made slower while they run.
     pub fn slows_servers(&self) -> bool {
-        self.headroom || self.interventions.is_some()
+        (self.headroom || self.interventions.is_some()) && self.faults.is_empty()
     }
 
     /// The levels of `workload`.

@@ -86,6 +86,7 @@ impl<'a> Fleet<'a> {
             cores: self.target_run.cores_of(&database.part).to_vec(),
             settings,
             flush_delay: subject.target.flush_delay().map(|delay| delay.0),
+            is_disk_broken: experiment.breaks_disk(&database.part),
             parents: vec![options.dir.clone()],
             log: Some(options.dir.join(format!("{}.log", database.part))),
             stop: Arc::clone(&options.stop),
@@ -106,6 +107,11 @@ impl<'a> Fleet<'a> {
     /// The process of every server.
     pub(super) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
         self.servers.iter_mut().filter_map(DatabaseServer::process)
+    }
+
+    /// The part that is the store in this place of the experiment, if that is a database of ours.
+    pub(super) fn part_of(&self, store: usize) -> Option<&str> {
+        self.plan.iter().find(|database| database.store == Some(store)).map(|database| &*database.part)
     }
 
     /// The URL of the store in this place of the experiment, if that is a database of ours; without a place, of the replica.

@@ -28,6 +28,8 @@ pub(super) const LIMITS: Limits =
 
 /// How long a generator that has reported may take to end.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// In which bins it is told when the target did not answer.
+const FAULT_BIN: Span = Span(Duration::from_millis(20));
 /// What ends the window of a generator.
 const END: &str = "end";
 /// What to run.
@@ -48,6 +50,10 @@ pub(super) struct Run<'a> {
     pub(super) started: &'a dyn Fn(u32) -> Result<(), Error>,
     /// Told once every key is written and the warm-up begins, where none has to be once the window does; an error ends the run.
     pub(super) filled: &'a dyn Fn() -> Result<(), Error>,
+    /// Whether the operations are judged at the end.
+    pub(super) is_judged: bool,
+    /// Told when the window opens.
+    pub(super) opened: &'a dyn Fn(),
     /// When to give it up.
     pub(super) limits: Limits,
 }
@@ -94,6 +100,7 @@ impl Run<'_> {
             match event {
                 LoadEvent::Preloaded { .. } => deadline = Instant::now() + measured + limits.grace,
                 LoadEvent::WindowStart => {
+                    (self.opened)();
                     opened = Some((Instant::now(), samplers.read()));
                     deadline = Instant::now() + self.window().0 + limits.grace;
                 }
@@ -153,6 +160,9 @@ impl Run<'_> {
         if length.adaptive.is_some() {
             command.args(["--bin", &BIN.to_string()]);
         }
+        if self.is_judged {
+            command.args(["--check", "linearizability", "--bin", &FAULT_BIN.to_string()]);
+        }
         if self.is_filled.get() {
             command.arg("--no-preload");
         }
@@ -211,6 +221,8 @@ mod tests {
             context: &Context::default(),
             started: &|_| Ok(()),
             filled: &|| Ok(()),
+            is_judged: false,
+            opened: &|| {},
             limits,
         };
         (run.run(), run.is_filled.get())

@@ -6,8 +6,10 @@
 //! block in every repetition, and none is there while another is measured. Prints nothing.
 
 mod database;
+mod disk;
 mod environment;
 mod failing;
+mod faults;
 mod files;
 mod fleet;
 mod interventions;
@@ -22,7 +24,6 @@ mod runner;
 mod search;
 mod selftest;
 mod services;
-mod slow_flush;
 
 pub use database::{DatabaseServer, Options as DatabaseOptions};
 

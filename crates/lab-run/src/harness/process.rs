@@ -39,6 +39,11 @@ pub(super) struct Process {
     log: Log,
     /// Ends its group if we do not come to it. `None` of who ends with its input, and once it was seen to have ended.
     guard: Option<Guard>,
+    /// How it was started.
+    command: Command,
+    cores: Vec<usize>,
+    /// What its guard was told.
+    guarded: Option<(Signal, PathBuf)>,
 }
 
 /// A shell that waits for our end, however that comes, and then ends a group of processes and removes their files.
@@ -100,6 +105,7 @@ impl Process {
         command.stdin(Stdio::null()).stdout(other).stderr(file);
         let mut process = Process::spawn(command, cores, log)?;
         process.guard = Some(Guard::of(process.pid(), signal, dir)?);
+        process.guarded = Some((signal, dir.to_owned()));
         Ok(process)
     }
 
@@ -107,6 +113,13 @@ impl Process {
         blind(command);
         // In a group of its own a Ctrl-C at the terminal does not reach it: we end it, in our order.
         command.process_group(0);
+        let mut command = std::mem::replace(command, Command::new(""));
+        let child = Process::spawn_child(&mut command, cores)?;
+        let name = log.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Process { name, child, log, guard: None, command, cores: cores.to_owned(), guarded: None })
+    }
+
+    fn spawn_child(command: &mut Command, cores: &[usize]) -> Result<Child, Error> {
         // A child inherits the affinity of the thread that starts it. A thread made for this, and ending with it,
         // has the child pinned from its first instruction and leaves our own affinity alone.
         let pinned = || {
@@ -117,15 +130,45 @@ impl Process {
             }
             command.spawn()
         };
-        let child = thread::scope(|scope| scope.spawn(pinned).join())
+        thread::scope(|scope| scope.spawn(pinned).join())
             .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
             .map_err(|error| {
                 let program = Path::new(command.get_program()).display();
                 Error::new(format_args!("cannot start {program}: {error}"))
                     .hint("check that it is still there, and that we may run it")
-            })?;
-        let name = log.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Process { name, child, log, guard: None })
+            })
+    }
+
+    /// Starts it as it was started before, after it has ended.
+    pub(super) fn start_again(&mut self) -> Result<(), Error> {
+        self.guard = None;
+        self.child = Process::spawn_child(&mut self.command, &self.cores)?;
+        if let Some((signal, dir)) = &self.guarded {
+            self.guard = Some(Guard::of(self.child.id(), *signal, dir)?);
+        }
+        Ok(())
+    }
+
+    /// Asks it to end as it is ended at the end of a run, and waits.
+    pub(super) fn end_in_order(&mut self) {
+        self.end(self.guarded.as_ref().map_or(Signal::TERM, |(signal, _)| *signal));
+    }
+
+    /// Kills it and all that it has started, and waits until it is gone.
+    pub(super) fn kill_tree(&mut self) {
+        self.signal_tree(Signal::KILL);
+        self.wait(TIMEOUT);
+    }
+
+    /// Sends `signal` to it and then to all that it has started.
+    pub(super) fn signal_tree(&self, signal: Signal) {
+        kill(self.pid(), signal);
+        descendants(self.pid()).into_iter().skip(1).for_each(|pid| kill(pid, signal));
+    }
+
+    /// What it was started with in the environment variable `name`.
+    pub(super) fn variable(&self, name: &str) -> Option<PathBuf> {
+        self.command.get_envs().find(|(known, _)| *known == name).and_then(|(_, value)| Some(value?.into()))
     }
 
     /// The process id.

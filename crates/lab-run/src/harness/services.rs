@@ -3,6 +3,7 @@
 //! Known of it: that it answers HTTP on the port it was given, and which process is which part.
 
 use super::Options;
+use super::disk;
 use super::files::{self, cannot_write, temporary_dir};
 use super::process::{Process, blind, free_ports, kill_within, poll_until, wait_ready};
 use crate::http::answers;
@@ -44,6 +45,7 @@ impl Services {
         commands: &Commands,
         options: &Options,
         cores_of: impl Fn(&str) -> &'a [usize],
+        is_disk_broken: impl Fn(&str) -> bool,
     ) -> Result<Services, Error> {
         let dir = temporary_dir(&options.dir, "target-")?;
         let values = Values::new(commands, options, dir.path())?;
@@ -60,12 +62,15 @@ impl Services {
             let log = options.dir.join(format!("{}.log", process.part));
             let dir = services.dir.path();
             command.current_dir(dir);
+            disk::preload(&mut command, None, is_disk_broken(&process.part), dir)?;
             services.running.push(Process::guarded(&mut command, cores, &log, Signal::TERM, dir)?);
         }
         let Services { running, url, .. } = &mut services;
         // Not that it fails: who is started first may serve before what stands behind it does.
         let is_ready = || answers(url, &commands.ready, |status| status < 500);
         wait_ready(running, TIMEOUT, &options.stop, is_ready)?;
+        let mut broken = running.iter().filter(|process| is_disk_broken(&process.name));
+        broken.try_for_each(|process| disk::verify(process.pid()))?;
         Ok(services)
     }
 }
@@ -202,7 +207,7 @@ mod tests {
         let options = Options::of(dir.path().join("weir"), dir.path());
         // Core 0 need not be ours.
         let core = [topology::available().unwrap()[0]];
-        let why = Services::start(&commands, &options, |_| &core).err().unwrap().to_string();
+        let why = Services::start(&commands, &options, |_| &core, |_| false).err().unwrap().to_string();
         let left: Vec<_> =
             fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
         assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".log")), "{left:?}");

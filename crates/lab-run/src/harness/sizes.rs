@@ -187,6 +187,7 @@ pub(super) mod tests {
             elapsed_secs: 1.0,
             opened: Reading { counters: opened, ..Reading::default() },
             closed: Reading { counters: counted, ..Reading::default() },
+            ..Trial::default()
         }
     }
 

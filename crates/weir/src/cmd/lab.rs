@@ -12,7 +12,7 @@ use lab_analysis::steady::{Goal, long_enough};
 use lab_data::experiment::{Adaptive, Experiment, PublishedSource, Target};
 use lab_data::published::{self, PublishedRow};
 use lab_data::results::{Intervention, Measured, Results, Selftest, Trial};
-use lab_report::{headline, selftest_lines};
+use lab_report::{File, faults, headline, selftest_lines};
 use lab_run::harness::{self, Options, Progress};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -23,6 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// The report of a run with faults.
+const FAULTS_FILE: &str = "faults.md";
 
 /// Run an experiment: start the servers, measure them at each number of clients, and report the bottleneck.
 #[derive(clap::Args)]
@@ -117,15 +120,25 @@ fn conclude(
     let targets: Vec<&Results> = results.iter().filter(|results| !results.trials.is_empty()).collect();
     let measured: usize = targets.iter().map(|results| results.trials.len()).sum();
     for results in &targets {
-        let path = report::write(&harness::dir_of(dir, results.measured.as_ref()), results)?;
+        let dir = harness::dir_of(dir, results.measured.as_ref());
         if let Some(target) = &results.measured {
             say(format_args!("{}:", target.target));
         }
+        // What a broken server can do is no bottleneck.
+        if let Some(text) = faults(results) {
+            say(text.trim_end());
+            report::write_files(&dir, &[File { name: FAULTS_FILE.to_owned(), bytes: text.into_bytes() }])?;
+            say(format_args!("report: {}", dir.join(FAULTS_FILE).display()));
+            continue;
+        }
+        let path = report::write(&dir, results)?;
         say(headline(results));
         say(format_args!("report: {}", path.display()));
     }
+    let has_faults = targets.iter().any(|results| faults(results).is_some());
     // Whether targets can be set beside each other says nothing of whether they were measured.
     if targets.len() > 1
+        && !has_faults
         && let Err(failure) = compare_targets(dir)
     {
         note(format_args!("no comparison: {failure}"));
@@ -156,7 +169,24 @@ fn conclude(
             counted(first.level.into(), "client"),
         ))
         .hint(format_args!("the logs are in {}", dir.display()))),
-        None => Ok(()),
+        None => not_linearizable(&targets),
+    }
+}
+
+/// Fails if operations were judged and not all of them can be explained.
+fn not_linearizable(targets: &[&Results]) -> Result<(), Error> {
+    let loads = targets.iter().flat_map(|results| &results.trials).filter_map(|trial| trial.load.as_ref());
+    let (mut violations, mut not_decided) = (0, 0);
+    for judged in loads.filter_map(|load| load.linearizability.as_ref()) {
+        violations += judged.violations;
+        not_decided += judged.not_decided;
+    }
+    match (violations, not_decided) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(Error::new(format_args!("{} could not be checked", counted(not_decided, "key")))
+            .hint("use fewer clients or more keys")),
+        _ => Err(Error::new(format_args!("linearizability is violated on {}", counted(violations, "key")))
+            .hint("the report has operations of one of them that no order explains")),
     }
 }
 

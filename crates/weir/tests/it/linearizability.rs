@@ -1,7 +1,7 @@
 //! `weir load --check linearizability`: servers that are killed in the middle of a run, and servers that lie.
 
 use super::load::{Reply, Server as TestServer, plan, run_until, weir_load};
-use crate::support::{Server, postgres, tried};
+use crate::support::{Server, postgres, tried, weir};
 use kv::proto::{LinearizabilityReport, LoadReport};
 use load::{Check, Plan};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -184,6 +184,53 @@ fn a_server_that_forgets_conditions_is_found() {
         checked.violations > 0 && checked.history.iter().any(|line| line.contains(" if value ")),
         "{checked:?}"
     );
+}
+
+/// Runs a lab with faults over `store`: its process, what it said, and its report.
+fn lab_with_faults(store: &str, faults: &str) -> (std::process::Output, String, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("faults.toml");
+    let text = format!(
+        "name = \"faults\"\ntitle = \"f\"\nlevels = [8]\nrepetitions = 1\nwarmup = \"100ms\"\nwindow = \"4s\"\n\
+         selftest = false\nheadroom = false\n[target]\nkind = \"weir\"\nstore = \"{store}\"\n[[workload]]\nname = \"mixed\"\n\
+         args = [\"--keys\", \"8\", \"--mix\", \"get=1,put=1\"]\n{faults}"
+    );
+    std::fs::write(&file, text).unwrap();
+    let out = dir.path().join("out");
+    let output = weir().arg("lab").arg(&file).arg("--out").arg(&out).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, said, std::fs::read_to_string(out.join("faults.md")).unwrap_or_default())
+}
+
+fn fault(kind: &str, at: &str, length: &str) -> String {
+    format!("[[fault]]\nkind = \"{kind}\"\nat = \"{at}\"\nfor = \"{length}\"\n")
+}
+
+#[test]
+fn a_lab_breaks_a_server_and_judges_what_it_answered() {
+    let faults = [
+        fault("kill", "100ms", "100ms"),
+        fault("restart", "800ms", "0s"),
+        fault("pause", "1400ms", "200ms"),
+        fault("slow", "1800ms", "200ms"),
+        fault("partition", "2200ms", "200ms"),
+        fault("disk_full", "2600ms", "200ms"),
+        fault("flush_fails", "3200ms", "200ms"),
+    ];
+    let (output, said, report) = lab_with_faults("file", &faults.concat());
+    assert!(output.status.success(), "{said}\n{report}");
+    for (kind, _) in lab_data::experiment::FAULTS {
+        assert!(report.contains(&format!("| {kind} | server | 1 | ")), "{report}");
+    }
+    assert!(report.contains(": no violation of linearizability. "), "{report}");
+}
+
+#[test]
+fn a_lab_fails_where_an_acknowledged_write_is_lost() {
+    let (output, said, report) = lab_with_faults("memory:", &fault("kill", "1s", "0s"));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("error: linearizability is violated on "), "{said}");
+    assert!(report.contains("\n        ") || report.contains(" get: absent"), "{report}");
 }
 
 #[test]

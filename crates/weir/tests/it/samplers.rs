@@ -88,6 +88,7 @@ fn watched<C>(context: &Context, connect: impl Fn() -> C + Sync, work: impl Fn(&
             elapsed_secs: 1.0,
             opened,
             closed,
+            faults: Vec::new(),
         }
     })
 }

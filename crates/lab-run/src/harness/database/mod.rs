@@ -7,9 +7,9 @@
 mod mariadb;
 mod postgres;
 
+use super::disk;
 use super::files::{cannot_write, program};
 use super::process::{Process, blind, complete, free_ports, on_free_ports, poll_until, wait_ready};
-use super::slow_flush;
 use crate::session::{Patience, Session};
 use kv::Error;
 use lab_data::experiment::Engine;
@@ -42,6 +42,8 @@ pub struct Options {
     pub settings: BTreeMap<String, String>,
     /// By how much every flush to its disk takes longer than it does here.
     pub flush_delay: Option<Duration>,
+    /// Whether its disk can be broken while it runs.
+    pub is_disk_broken: bool,
     /// Folders to make its data directory in; the first that its user can reach is taken, after them the temporary one.
     pub parents: Vec<PathBuf>,
     /// Where it says what goes wrong; by default a file in its directory, which is gone with it.
@@ -222,9 +224,8 @@ impl DatabaseServer {
     fn run(&mut self) -> Result<(), Error> {
         let Product { ends_with, data_directory, .. } = *self.product;
         let mut command = (self.product.serve)(self)?;
-        if let Some(delay) = self.options.flush_delay {
-            slow_flush::preload(&mut command, delay, self.dir.path())?;
-        }
+        let Options { flush_delay, is_disk_broken, .. } = self.options;
+        disk::preload(&mut command, flush_delay, is_disk_broken, self.dir.path())?;
         let (cores, dir) = (&self.options.cores, self.dir.path());
         let mut process = Process::guarded(&mut command, cores, &self.log, ends_with, dir)?;
         wait_ready(slice::from_mut(&mut process), TIMEOUT, &self.options.stop, || {
@@ -236,7 +237,7 @@ impl DatabaseServer {
             }
         })?;
         let process = self.process.insert(process);
-        self.options.flush_delay.map_or(Ok(()), |_| slow_flush::verify(process.pid()))
+        if flush_delay.is_some() || is_disk_broken { disk::verify(process.pid()) } else { Ok(()) }
     }
 
     /// Shuts it down in order; the data stays.

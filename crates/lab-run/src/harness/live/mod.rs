@@ -11,7 +11,7 @@ use super::resources::resources_of;
 use super::runner::Planned;
 use super::services::{self, Services};
 use super::sizes::of_server;
-use super::{Runner, TargetRun, environment, load};
+use super::{Runner, TargetRun, environment, faults, load};
 use crate::http::ask;
 use crate::sampler::{Cap, Context, Database, Samplers, device_of};
 use kv::Error;
@@ -22,6 +22,8 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -51,6 +53,10 @@ struct Started {
     services: Option<Services>,
     link: Option<Link>,
     server: Option<Listening>,
+    /// Before databases that are cut off at some time.
+    database_links: Vec<Link>,
+    /// Where the library is that is preloaded into the server.
+    shim: Option<TempDir>,
     data: Vec<TempDir>,
     /// Where the server finds its stores.
     stores: Vec<String>,
@@ -105,7 +111,8 @@ impl<'a> LiveRunner<'a> {
     fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
         let server = self.started.server.iter_mut().map(|server| &mut server.process);
         let services = self.started.services.iter_mut().flat_map(|services| &mut services.running);
-        let link = self.started.link.iter_mut().map(|link| &mut link.process);
+        let links = self.started.link.iter_mut().chain(&mut self.started.database_links);
+        let link = links.map(|link| &mut link.process);
         server.chain(self.fleet.processes()).chain(services).chain(link)
     }
 
@@ -137,7 +144,9 @@ impl<'a> LiveRunner<'a> {
     fn revive(&mut self) -> Result<(), Error> {
         let died = self.processes().any(|process| process.ended().is_some());
         let target = &self.target_run.subject.target;
-        let is_fresh_each = matches!(target, Target::Command(Commands { fresh: Fresh::Trial, .. }));
+        // What was broken, and writes that are still on their way, are nothing for the next trial.
+        let is_fresh_each = matches!(target, Target::Command(Commands { fresh: Fresh::Trial, .. }))
+            || !self.target_run.experiment.faults.is_empty();
         if died || (is_fresh_each && self.started.used) {
             self.revivals += u32::from(died);
             self.started.broken = self.begin().err();
@@ -159,6 +168,9 @@ impl<'a> LiveRunner<'a> {
             return planned.failed(why);
         }
         let context = self.context();
+        if !experiment.faults.is_empty() {
+            return self.run_with_faults(planned, &context);
+        }
         let run = load::Run {
             options,
             planned,
@@ -170,15 +182,60 @@ impl<'a> LiveRunner<'a> {
             context: &context,
             started: &|pid| self.fleet.limits.take(GENERATOR, pid),
             filled: &|| fail(self, true),
+            is_judged: false,
+            opened: &|| {},
             limits: load::LIMITS,
         };
         let (trial, is_filled) = (run.run(), run.is_filled.get());
         if is_filled {
             self.started.preloaded.insert(workload.clone());
         }
-        // Whoever has no answer says so, too; but if a part has ended, this is why.
+        self.with_failure(trial)
+    }
+
+    /// Whoever has no answer says so, too; but if a part has ended, this is why.
+    fn with_failure(&mut self, trial: Trial) -> Trial {
         let ended = self.processes().find_map(Process::failure);
         Trial { failure: ended.map(String::from).or(trial.failure), ..trial }
+    }
+
+    /// The same on a fresh target, with the faults of the experiment beside it.
+    fn run_with_faults(&mut self, planned: &Planned, context: &Context) -> Trial {
+        let (TargetRun { experiment, subject, options, .. }, url) =
+            (self.target_run, self.load_url().to_owned());
+        let (seed, cores) = (experiment.seed.wrapping_add(self.ran), self.target_run.cores_of(GENERATOR));
+        let (sender, window) = mpsc::channel();
+        let (faults, length) = (experiment.faults_of(subject), planned.length.window.0);
+        let processes: Vec<&mut Process> = self.processes().collect();
+        let (trial, done) = thread::scope(|scope| {
+            let breaking = scope.spawn(move || faults::carry_out(&faults, length, processes, &window));
+            let run = load::Run {
+                options,
+                planned,
+                url: &url,
+                seed,
+                is_filled: Cell::new(false),
+                cores,
+                context,
+                started: &|_| Ok(()),
+                filled: &|| Ok(()),
+                is_judged: true,
+                opened: &|| {
+                    // Nobody waits for it any more if a fault could not be made.
+                    let _ = sender.send(());
+                },
+                limits: load::LIMITS,
+            };
+            let trial = run.run();
+            drop(sender);
+            (trial, breaking.join().unwrap_or_else(|_| Err(Error::new("the thread of the faults panicked"))))
+        });
+        let mut trial = self.with_failure(trial);
+        match done {
+            Ok(faults) => trial.faults = faults,
+            Err(why) => trial.failure = Some(why.into()),
+        }
+        trial
     }
 }
 
@@ -193,9 +250,12 @@ impl Runner for LiveRunner<'_> {
                 self.probe_limits()?;
             }
             Target::Command(commands) => {
-                let TargetRun { options, .. } = self.target_run;
-                let start = || Services::start(commands, options, |part| self.target_run.cores_of(part));
+                let TargetRun { experiment, options, .. } = self.target_run;
+                let cores_of = |part: &str| self.target_run.cores_of(part);
+                let is_broken = |part: &str| experiment.breaks_disk(part);
+                let start = || Services::start(commands, options, cores_of, is_broken);
                 self.started.services = Some(on_free_ports(start)?);
+                self.connect(1.0)?;
             }
             Target::Url { url } => {
                 // Any answer will do, also 404: it is only asked whether somebody is there.

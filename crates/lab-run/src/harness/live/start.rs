@@ -2,11 +2,12 @@
 
 use super::{LiveRunner, device_number};
 use crate::harness::TargetRun;
+use crate::harness::disk;
 use crate::harness::failing::{LAB, without_fail};
+use crate::harness::faults::link_name;
 use crate::harness::files::temporary_dir;
 use crate::harness::link::Link;
-use crate::harness::process::{Listening, Process, wait_ready};
-use crate::harness::slow_flush;
+use crate::harness::process::{Listening, Process, free_ports, wait_ready};
 use crate::http::answers;
 use kv::Error;
 use kv::proto::READYZ;
@@ -20,6 +21,9 @@ use std::time::Duration;
 /// How long a server that listens may take to open its store and answer.
 const READY_MAX: Duration = Duration::from_secs(30);
 
+/// A link that carries all at once.
+const NO_LIMITS: experiment::Link = experiment::Link { rate: None, delay: None };
+
 impl LiveRunner<'_> {
     /// New and empty stores for a `weir serve`.
     pub(super) fn refresh_stores(&mut self, names: &[String]) -> Result<(), Error> {
@@ -30,6 +34,16 @@ impl LiveRunner<'_> {
                 let dir = temporary_dir(&self.target_run.options.dir, "store-")?;
                 url = format!("file:{}", dir.path().display());
                 self.started.data.push(dir);
+            }
+            let TargetRun { experiment, options, .. } = self.target_run;
+            let part = self.fleet.part_of(index).filter(|part| experiment.cuts_off(part));
+            if let (Some(part), Some((account, (place, database)))) =
+                (part, url.split_once('@').and_then(|(account, rest)| Some((account, rest.split_once('/')?))))
+            {
+                let mut link = Link::start(options, place, NO_LIMITS, &[])?;
+                link.process.name = link_name(part);
+                url = format!("{account}@{}/{database}", address(&link.url).unwrap_or_default());
+                self.started.database_links.push(link);
             }
             self.started.stores.push(url);
         }
@@ -54,7 +68,9 @@ impl LiveRunner<'_> {
         self.started.failing = failing;
         let cores = self.target_run.cores_of(SERVER);
         let mut command = Command::new(&options.program);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--until-stdin-ends"]);
+        // Where it is started again, clients must find it.
+        let port = if experiment.faults.is_empty() { 0 } else { free_ports(1)?[0] };
+        command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--until-stdin-ends"]);
         command.args(self.started.stores.iter().flat_map(|store| ["--store", store]));
         command.args(self.fleet.url_of(None).into_iter().flat_map(|url| ["--read-fallback".to_owned(), url]));
         if !args.iter().any(|arg| arg == "--workers" || arg.starts_with("--workers=")) {
@@ -63,18 +79,20 @@ impl LiveRunner<'_> {
         command.args(args);
         // A database flushes what is in it; what is in the server's own directory the server flushes.
         let delay = subject.target.flush_delay().filter(|_| !self.started.data.is_empty());
-        let shim;
-        if let Some(delay) = delay {
-            // The library may go once it is loaded.
-            shim = temporary_dir(&options.dir, "shim-")?;
-            slow_flush::preload(&mut command, delay.0, shim.path())?;
+        let is_broken = experiment.breaks_disk(SERVER);
+        if delay.is_some() || is_broken {
+            let shim = temporary_dir(&options.dir, "shim-")?;
+            disk::preload(&mut command, delay.map(|delay| delay.0), is_broken, shim.path())?;
+            self.started.shim = Some(shim);
         }
         let process = Process::weir(&mut command, cores, &options.dir.join("server.log"))?;
         let Listening { mut process, lines, url } = Listening::wait(process, &options.stop)?;
         wait_ready(slice::from_mut(&mut process), READY_MAX, &options.stop, || {
             answers(&url, READYZ, |status| status == 200)
         })?;
-        delay.map_or(Ok(()), |_| slow_flush::verify(process.pid()))?;
+        if delay.is_some() || is_broken {
+            disk::verify(process.pid())?;
+        }
         self.fleet.limits.take(SERVER, process.pid())?;
         self.started.serving = flags.to_vec();
         self.started.server = Some(Listening { process, lines, url });
@@ -84,13 +102,12 @@ impl LiveRunner<'_> {
     /// Sets the link between generator and server, if the target has one, with its rate times `factor`.
     pub(super) fn connect(&mut self, factor: f64) -> Result<(), Error> {
         self.started.link = None;
-        let TargetRun { subject, options, .. } = self.target_run;
-        let (Some(wanted), Some(server)) = (subject.target.link(), &self.started.server) else {
-            return Ok(());
-        };
+        let TargetRun { experiment, subject, options, .. } = self.target_run;
+        let wanted = subject.target.link().or(experiment.cuts_off(SERVER).then_some(NO_LIMITS));
+        let (Some(wanted), Some(url)) = (wanted, self.url()) else { return Ok(()) };
         let rate = wanted.rate.map(|BitRate(bits)| BitRate(bits * factor));
         let wanted = experiment::Link { rate, ..wanted };
-        let to = address(&server.url).unwrap_or_default();
+        let to = address(url).unwrap_or_default();
         self.started.link = Some(Link::start(options, to, wanted, self.target_run.cores_of(LINK))?);
         Ok(())
     }

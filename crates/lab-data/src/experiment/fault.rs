@@ -1,0 +1,213 @@
+//! Faults: what is broken on purpose while a trial runs, where, when and for how long.
+//!
+//! `[[fault]]` in a file. How each is made is the matter of `lab-run`.
+
+use super::check::{Checked, is_not_zero, is_one_of};
+use super::{Experiment, GENERATOR, LINK, SERVER, Subject, Target};
+use crate::ensure;
+use kv::units::Span;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// A way to break a part of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// It is killed with SIGKILL, and started again.
+    Kill,
+    /// It is stopped with SIGSTOP, and goes on.
+    Pause,
+    /// It is asked to end, and started again.
+    Restart,
+    /// Its writes to files fail as on a full disk.
+    DiskFull,
+    /// Its flushes fail.
+    FlushFails,
+    /// It runs for a tenth of the time.
+    Slow,
+    /// Nothing comes through to it or from it; nobody is told.
+    Partition,
+}
+
+/// Every kind with its name in files.
+pub const FAULTS: [(&str, FaultKind); 7] = [
+    ("kill", FaultKind::Kill),
+    ("pause", FaultKind::Pause),
+    ("restart", FaultKind::Restart),
+    ("disk_full", FaultKind::DiskFull),
+    ("flush_fails", FaultKind::FlushFails),
+    ("slow", FaultKind::Slow),
+    ("partition", FaultKind::Partition),
+];
+
+impl FaultKind {
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        FAULTS[self as usize].0
+    }
+
+    /// Whether the process must be started with a library that can break its disk.
+    fn is_of_disk(self) -> bool {
+        matches!(self, FaultKind::DiskFull | FaultKind::FlushFails)
+    }
+}
+
+impl TryFrom<String> for FaultKind {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<FaultKind, String> {
+        FAULTS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind).ok_or_else(|| {
+            let names = FAULTS.map(|(name, _)| name);
+            format!("unknown fault `{name}`; expected one of: {}", names.join(", "))
+        })
+    }
+}
+
+/// A fault of every trial.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// What happens.
+    #[serde(deserialize_with = "kind")]
+    pub kind: FaultKind,
+    /// To which part of the target.
+    #[serde(default = "server")]
+    pub part: String,
+    /// When, from the beginning of the window.
+    pub at: Span,
+    /// For how long.
+    #[serde(rename = "for", default = "zero")]
+    pub length: Span,
+    /// After which time it happens again, until the window ends; `None`: never.
+    pub every: Option<Span>,
+}
+
+fn kind<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<FaultKind, D::Error> {
+    String::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
+}
+
+fn server() -> String {
+    SERVER.to_owned()
+}
+
+fn zero() -> Span {
+    Span(Duration::ZERO)
+}
+
+impl Fault {
+    /// When it begins in a window of this length; it ends within it.
+    pub fn times(&self, window: Duration) -> Vec<Duration> {
+        let last = window.saturating_sub(self.length.0);
+        let mut times = vec![self.at.0];
+        while let Some(every) = self.every
+            && times[times.len() - 1] + every.0 <= last
+        {
+            times.push(times[times.len() - 1] + every.0);
+        }
+        times
+    }
+}
+
+impl Experiment {
+    /// The faults of the parts that `subject` has.
+    pub fn faults_of(&self, subject: &Subject) -> Vec<&Fault> {
+        let parts = subject.target.parts();
+        self.faults.iter().filter(|fault| parts.contains(&fault.part)).collect()
+    }
+
+    /// Whether the disk of `part` is broken at some time.
+    pub fn breaks_disk(&self, part: &str) -> bool {
+        self.faults.iter().any(|fault| fault.part == part && fault.kind.is_of_disk())
+    }
+
+    /// Whether `part` is cut off at some time.
+    pub fn cuts_off(&self, part: &str) -> bool {
+        self.faults.iter().any(|fault| fault.part == part && fault.kind == FaultKind::Partition)
+    }
+
+    /// What the file says of faults.
+    pub(super) fn check_faults(&self) -> Checked {
+        if self.faults.is_empty() {
+            return Ok(());
+        }
+        let hint = "remove it, or the faults";
+        ensure(self.adaptive.is_none(), "adaptive: a window with faults has a fixed length", hint)?;
+        let is_limited = self.limits.memory.is_some()
+            || self.subjects.iter().any(|subject| subject.target.quota() != Default::default());
+        ensure(!is_limited, "limits.memory and target.quota do not hold for what is started again", hint)?;
+        let is_ours = |subject: &Subject| matches!(subject.target, Target::Weir { .. } | Target::Command(_));
+        let what = "fault: only targets that the lab starts can be broken";
+        ensure(self.subjects.iter().all(is_ours), what, "use kind = \"weir\" or \"command\"")?;
+        let parts = self.parts();
+        let parts: Vec<&str> =
+            parts.iter().map(String::as_str).filter(|part| ![GENERATOR, LINK].contains(part)).collect();
+        self.faults.iter().try_for_each(|fault| {
+            let Fault { kind, part, at, length, every } = fault;
+            is_one_of("fault.part", part, &parts)?;
+            if !matches!(kind, FaultKind::Kill | FaultKind::Restart) {
+                is_not_zero("fault.for", *length)?;
+            }
+            let ends = Span(at.0 + length.0);
+            let what = format!("fault `{}` ends at {ends}, after the window of {}", kind.name(), self.window);
+            ensure(ends.0 <= self.window.0, what, "lengthen window, or let it begin sooner")?;
+            let is_over = every.is_none_or(|every| every.0 > length.0 && !every.0.is_zero());
+            let what = format!("fault `{}` is not over when it happens again", kind.name());
+            ensure(is_over, what, "lengthen fault.every")?;
+            // Between two processes of a foreign target nobody knows who connects to whom.
+            let has_link = |subject: &Subject| {
+                let databases = subject.target.databases();
+                let is_store = databases.iter().any(|of| of.part == *part && of.store.is_some());
+                part == SERVER || is_store || !subject.target.parts().contains(part)
+            };
+            let is_possible = *kind != FaultKind::Partition || self.subjects.iter().all(has_link);
+            let what =
+                format!("fault `partition` of `{part}`: only a server or a database of ours can be cut off");
+            ensure(is_possible, what, "set part = \"server\"")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "name = \"f\"\ntitle = \"f\"\nlevels = [8]\nrepetitions = 1\nwarmup = \"1s\"\nwindow = \"10s\"\n\
+        [target]\nkind = \"weir\"\nstore = \"postgres\"\n[[workload]]\nname = \"mixed\"\n";
+
+    fn experiment(fault: &str) -> Result<Experiment, kv::Error> {
+        Experiment::parse(&format!("{HEAD}[[fault]]\n{fault}"))
+    }
+
+    #[test]
+    fn a_fault_happens_as_often_as_the_window_has_room() {
+        let experiment =
+            experiment("kind = \"kill\"\npart = \"database\"\nat = \"1s\"\nfor = \"2s\"\nevery = \"3s\"")
+                .unwrap();
+        let fault = &experiment.faults[0];
+        assert_eq!(fault.times(experiment.window.0), [1, 4, 7].map(Duration::from_secs));
+        assert!(!experiment.cuts_off("database") && !experiment.breaks_disk("database"));
+        for (name, kind) in FAULTS {
+            assert_eq!((kind.name(), FaultKind::try_from(name.to_owned())), (name, Ok(kind)));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_broken_is_refused() {
+        for (fault, expected) in [
+            (
+                "kind = \"explode\"\nat = \"1s\"",
+                "unknown fault `explode`; expected one of: kill, pause, restart, ",
+            ),
+            ("kind = \"kill\"\npart = \"redis\"\nat = \"1s\"", "fault.part `redis` is unknown"),
+            ("kind = \"kill\"\npart = \"generator\"\nat = \"1s\"", "fault.part `generator` is unknown"),
+            ("kind = \"pause\"\nat = \"1s\"", "fault.for 0s"),
+            ("kind = \"pause\"\nat = \"9s\"\nfor = \"2s\"", "after the window of 10s"),
+            (
+                "kind = \"pause\"\nat = \"1s\"\nfor = \"2s\"\nevery = \"1s\"",
+                "is not over when it happens again",
+            ),
+        ] {
+            let why = experiment(fault).unwrap_err().to_string();
+            assert!(why.contains(expected), "{why}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What faults did to a target: operations judged, violations, and how long nothing was answered. For the terminal and for a file.
+
+use kv::proto::LinearizabilityReport;
+use kv::units::{micros, short};
+use lab_data::results::{Results, Run};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// What is said of a run with faults, in Markdown; `None` of one without.
+pub fn faults(results: &Results) -> Option<String> {
+    let mut text = String::new();
+    for plan in &results.workloads {
+        let mut levels: BTreeMap<u32, Vec<Run>> = BTreeMap::new();
+        let trials =
+            results.trials.iter().filter(|trial| trial.workload == plan.name && !trial.faults.is_empty());
+        for trial in trials {
+            let runs = trial.load.as_ref().map(|load| (trial, load));
+            levels.entry(trial.level).or_default().extend(runs);
+        }
+        for (level, runs) in levels {
+            let _ = writeln!(text, "## {}, {level} clients, {} trials\n", plan.name, runs.len());
+            text += &judged(&runs);
+            text += &unavailable(&runs);
+        }
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+/// What the operations were judged to be.
+fn judged(runs: &[Run]) -> String {
+    let reports = || runs.iter().filter_map(|(_, load)| load.linearizability.as_ref());
+    let sum = |of: fn(&LinearizabilityReport) -> u64| reports().map(of).sum::<u64>();
+    let of = |count: u64| if count < 1000 { count.to_string() } else { short(count as f64) };
+    let verdict = match (sum(|of| of.violations), sum(|of| of.not_decided)) {
+        (0, 0) => "no violation of linearizability".to_owned(),
+        (0, keys) => format!("no violation of linearizability found, {keys} keys not decided"),
+        (keys, _) => format!("linearizability is violated on {keys} keys"),
+    };
+    let mut text = format!(
+        "{} operations judged: {verdict}. {} took effect, {} preconditions failed, {} took no effect, {} are unknown.\n\n",
+        of(sum(|of| of.operations)),
+        of(sum(|of| of.done)),
+        of(sum(|of| of.precondition_failed)),
+        of(sum(|of| of.not_applied)),
+        of(sum(|of| of.unknown)),
+    );
+    if let Some(LinearizabilityReport { key: Some(key), history, .. }) = reports().find(|of| of.key.is_some())
+    {
+        let _ = writeln!(text, "No order of these operations on key {key} explains their answers:\n");
+        history.iter().for_each(|line| text += &format!("    {line}\n"));
+        text.push('\n');
+    }
+    text
+}
+
+/// How long nothing succeeded after each fault.
+fn unavailable(runs: &[Run]) -> String {
+    let mut rows: BTreeMap<(&str, &str), (Vec<f64>, usize)> = BTreeMap::new();
+    for (trial, load) in runs {
+        let (bin_secs, all_bins) = load.finest();
+        for (place, fault) in trial.faults.iter().enumerate() {
+            let next = trial.faults.get(place + 1).map_or(load.window_secs, |next| next.began_secs);
+            let [from, until] = [fault.began_secs, next].map(|secs| (secs / bin_secs) as usize);
+            let bins = all_bins.get(from..until.min(all_bins.len())).unwrap_or_default();
+            let longest = bins.split(|bin| bin.successes > 0).map(<[_]>::len).max().unwrap_or(0);
+            let (all, died) = rows.entry((&fault.kind, &fault.part)).or_default();
+            all.push(longest as f64 * bin_secs);
+            *died += usize::from(fault.died);
+        }
+    }
+    let mut text = "| fault | of | times | nothing succeeded for, median | longest | ended by itself |\n|---|---|--:|--:|--:|--:|\n".to_owned();
+    for ((kind, part), (mut all, died)) in rows {
+        all.sort_by(f64::total_cmp);
+        let (median, longest) = (micros(all[all.len() / 2] * 1e6), micros(all[all.len() - 1] * 1e6));
+        let _ = writeln!(text, "| {kind} | {part} | {} | {median} | {longest} | {died} |", all.len());
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::proto::{Bins, LoadReport, SecondReport};
+    use lab_data::results::{FaultRecord, Trial, WorkloadPlan};
+
+    #[test]
+    fn what_was_judged_and_how_long_nothing_succeeded() {
+        let bin = |successes| SecondReport { attempts: 9, successes, ..SecondReport::default() };
+        let load = LoadReport {
+            window_secs: 1.0,
+            bins: Some(Bins { secs: 0.1, list: [9, 9, 0, 9, 0, 0, 0, 9, 9, 0].map(bin).to_vec() }),
+            linearizability: Some(LinearizabilityReport {
+                operations: 90,
+                done: 80,
+                unknown: 10,
+                violations: 1,
+                key: Some("mixed_7".into()),
+                history: vec!["get: absent".into()],
+                ..LinearizabilityReport::default()
+            }),
+            ..LoadReport::default()
+        };
+        let fault = |kind: &str, began_secs, died| FaultRecord {
+            kind: kind.into(),
+            part: "server".into(),
+            began_secs,
+            ended_secs: began_secs + 0.1,
+            died,
+        };
+        let trial = Trial {
+            workload: "mixed".into(),
+            level: 8,
+            load: Some(load),
+            faults: vec![fault("kill", 0.2, false), fault("disk_full", 0.8, true)],
+            ..Trial::default()
+        };
+        let plan = WorkloadPlan { name: "mixed".into(), about: String::new(), levels: None, published: None };
+        let results = Results { workloads: vec![plan], trials: vec![trial], ..Results::default() };
+        let text = faults(&results).unwrap();
+        for part in [
+            "## mixed, 8 clients, 1 trials\n",
+            "90 operations judged: linearizability is violated on 1 keys. 80 took effect, ",
+            "on key mixed_7 explains",
+            "\n    get: absent\n",
+            "| kill | server | 1 | 300 ms | 300 ms | 0 |\n",
+            "| disk_full | server | 1 | 100 ms | 100 ms | 1 |\n",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+        assert_eq!(faults(&Results::default()), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! A worse disk than the one there is: every flush of a process takes longer by a fixed time, or writes or flushes fail for a while.
+//!
+//! A library of some lines of C is compiled where it is needed and preloaded. Nothing is made worse by hope: a process
+//! that did not take it is refused.
+
+use super::files::cannot_write;
+use super::process::{Process, complete};
+use kv::Error;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const SOURCE: &str = include_str!("disk.c");
+const LIBRARY: &str = "weir_disk.so";
+
+/// What the library reads.
+const DELAY: &str = "WEIR_FLUSH_DELAY_US";
+/// The file that it looks into.
+const SWITCH: &str = "WEIR_DISK_SWITCH";
+
+/// Which byte of that file does what.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Switch {
+    /// Writes fail.
+    Full,
+    /// Flushes fail.
+    FlushFails,
+}
+
+/// Turns the disk of `process` bad or good again.
+pub(super) fn set(process: &Process, switch: Switch, on: bool) -> Result<(), Error> {
+    let path = process.variable(SWITCH).unwrap_or_default();
+    let file = OpenOptions::new().write(true).open(&path);
+    let written = file.and_then(|file| file.write_all_at(&[u8::from(on)], switch as u64));
+    written.map_err(|error| cannot_write(&path, error))
+}
+
+/// Has what `command` starts take `delay` longer in every fsync and fdatasync, and, if `is_broken`, fail as [`set`] says. The library
+/// is made in `dir`, which its user must be able to read; it has to stay there as long as the process may be started again.
+pub(super) fn preload(
+    command: &mut Command,
+    delay: Option<Duration>,
+    is_broken: bool,
+    dir: &Path,
+) -> Result<(), Error> {
+    if delay.is_none() && !is_broken {
+        return Ok(());
+    }
+    let library = std::path::absolute(dir.join(LIBRARY)).map_err(|error| cannot_write(dir, error))?;
+    // The loader would read two names, find neither, and start the process without a word.
+    if library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
+        let dir = dir.display();
+        let what = format_args!(
+            "target.flush_delay and faults of disks: {dir} has a blank or a colon, where LD_PRELOAD is split"
+        );
+        return Err(Error::new(what).hint("name another --out"));
+    }
+    if !library.exists() {
+        let source = library.with_extension("c");
+        fs::write(&source, SOURCE).map_err(|error| cannot_write(&source, error))?;
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(&source).arg("-ldl");
+        complete(&mut cc, "target.flush_delay and faults of disks need the C compiler")
+            .map_err(|why| why.hint("apt-get install gcc libc6-dev"))?;
+    }
+    command.env("LD_PRELOAD", &library).env(DELAY, delay.unwrap_or_default().as_micros().to_string());
+    if is_broken {
+        // Several processes may have their libraries in one directory.
+        let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_owned();
+        let switch = library.with_file_name(name).with_extension("switch");
+        fs::write(&switch, [0, 0]).map_err(|error| cannot_write(&switch, error))?;
+        command.env(SWITCH, switch);
+    }
+    Ok(())
+}
+
+/// Complains if the process `pid` runs without the library.
+pub(super) fn verify(pid: u32) -> Result<(), Error> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    if maps.contains(LIBRARY) {
+        return Ok(());
+    }
+    let what = "the disk of the server cannot be made worse: it does not take a preloaded library";
+    Err(Error::new(what)
+        .hint("remove flush_delay, disk_full and flush_fails if the server is linked statically"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn every_flush_takes_the_delay_longer_and_still_happens() {
+        let dir = tempfile::tempdir().unwrap();
+        let delay = Duration::from_millis(20);
+        // dd flushes once with each of the two.
+        for flush in ["conv=fsync", "conv=fdatasync"] {
+            let mut dd = Command::new("dd");
+            let file = dir.path().join(flush);
+            dd.args(["if=/dev/zero", "bs=1", "count=1", flush]).arg(format!("of={}", file.display()));
+            preload(&mut dd, Some(delay), false, dir.path()).unwrap();
+            let start = Instant::now();
+            assert!(dd.output().unwrap().status.success());
+            assert!(start.elapsed() >= delay, "{flush}");
+            assert_eq!(fs::read(file).unwrap(), [0]);
+        }
+    }
+
+    #[test]
+    fn a_disk_is_full_and_does_not_flush_while_it_is_said_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "while read -r file; do dd if=/dev/zero of=$file bs=1 count=1 conv=fsync 2>/dev/null; echo $?; done";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(dir.path());
+        preload(&mut command, None, true, dir.path()).unwrap();
+        let mut shell = Process::weir(&mut command, &[], &dir.path().join("shell.log")).unwrap();
+        let lines = shell.lines();
+        verify(shell.pid()).unwrap();
+        let wrote = |shell: &mut Process, name: &str| {
+            shell.tell(name);
+            lines.recv().unwrap()
+        };
+        assert_eq!(wrote(&mut shell, "a"), "0");
+        for switch in [Switch::Full, Switch::FlushFails] {
+            set(&shell, switch, true).unwrap();
+            assert_eq!(wrote(&mut shell, "b"), "1", "{switch:?}");
+            set(&shell, switch, false).unwrap();
+            assert_eq!(wrote(&mut shell, "b"), "0", "{switch:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_the_loader_would_split_is_refused() {
+        for name in ["a b", "a:b"] {
+            let why =
+                preload(&mut Command::new("true"), Some(Duration::from_millis(1)), false, Path::new(name))
+                    .unwrap_err();
+            let why = why.to_string();
+            assert!(
+                why.contains("has a blank or a colon") && why.ends_with("; hint: name another --out"),
+                "{why}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_process_without_the_library_is_refused() {
+        let why = verify(std::process::id()).unwrap_err();
+        assert!(why.to_string().contains("linked statically"), "{why}");
+    }
+}
