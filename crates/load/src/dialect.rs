@@ -120,7 +120,10 @@ impl Dialect {
         let mut forms = [const { None }; Operation::ALL.len()];
         for (operation, section) in Operation::ALL.into_iter().zip(sections) {
             let form = section.map(|section| section.form(operation, outcome_header.clone())).transpose();
-            forms[operation as usize] = form.map_err(|why| format!("[{}] {why}", operation.name()))?;
+            // It quotes the file, which may have line ends anywhere.
+            let one_line = |why: String| why.replace(char::is_control, " ");
+            forms[operation as usize] =
+                form.map_err(|why| format!("[{}] {}", operation.name(), one_line(why)))?;
         }
         Ok(Dialect {
             name: name.to_owned(),
