@@ -105,6 +105,7 @@ impl Flights {
         let state = self.keys.entry(key.clone()).or_default();
         state.overlapped |= state.writes > 0;
         state.writes += 1;
+        // Without batches the flights of a key end in any order: an earlier one may show this write before that one is answered.
         state.flight = None;
         self.generation
     }

@@ -254,6 +254,26 @@ async fn a_read_during_a_delete_does_not_keep_the_old_row() {
     assert_eq!(read.await.unwrap(), Ok(None));
 }
 
+/// Race 3. Nor may a read that saw the old row then, and ends after the delete: neither the cache nor a later reader gets it.
+#[tokio::test]
+async fn a_read_that_began_during_a_delete_does_not_keep_the_old_row() {
+    let world = World::new();
+    world.put_uncached("v1").await;
+    let delete = world.delete().await;
+    let commit = world.call();
+    let read = world.get().await;
+    let late = world.call();
+    late.act(Act::Perform);
+    commit.act(Act::Answer);
+    delete.await.unwrap().unwrap();
+    let later = world.get().await;
+    late.act(Act::Answer);
+    assert_eq!(read.await.unwrap(), Ok(Some("v1".into())));
+    assert_eq!(world.cached(), None);
+    world.call().act(Act::Answer);
+    assert_eq!(later.await.unwrap(), Ok(None));
+}
+
 /// Race 3, its other half: until the commit a cached row is the last committed one.
 #[tokio::test]
 async fn a_hit_during_a_put_is_the_last_committed_row() {
@@ -326,7 +346,9 @@ async fn a_key_with_an_unknown_outcome_is_not_read() {
     let place = tier.cache.place(KEY.as_bytes());
     let mark = tier.begin_write(place, &key());
     tier.end_write(place, &key(), mark, &Err(Error::new(Kind::Unknown, "lost")), Fill::IfAllowed);
-    assert_eq!(world.get().await.await.unwrap(), Err(Kind::Unavailable));
+    let mut refused = world.get().await;
+    assert!(world.call_unless_ended(&mut refused).await.is_none());
+    assert_eq!(refused.await.unwrap(), Err(Kind::Unavailable));
     tier.store_down();
     tier.store_up();
     let read = world.get().await;
@@ -428,6 +450,23 @@ async fn a_write_past_its_deadline_is_unknown_and_still_counts_as_under_way() {
     commit.act(Act::Answer);
 }
 
+/// A read that begins and ends while the store is being cleared may have seen what is about to go.
+#[tokio::test]
+async fn a_read_during_a_clear_does_not_keep_the_old_row() {
+    let world = World::new();
+    world.put_uncached("v1").await;
+    let tiered = Arc::clone(&world.tiered);
+    let clear = world.spawn(async move { tiered.clear().await }).await;
+    let clear_call = world.call();
+    let read = world.get().await;
+    world.call().act(Act::Answer);
+    assert_eq!(read.await.unwrap(), Ok(Some("v1".into())));
+    assert_eq!(world.cached(), None);
+    clear_call.act(Act::Answer);
+    clear.await.unwrap().unwrap();
+    assert_eq!(world.cached(), None);
+}
+
 /// What a clear ends must not come back through the cache, whichever way it was on.
 #[tokio::test]
 async fn nothing_that_began_before_a_clear_enters_the_cache_after_it() {
@@ -503,7 +542,7 @@ async fn a_preloaded_row_is_in_the_store_and_not_in_the_cache() {
 }
 
 fn unbatched() -> World {
-    let workers = Some(Workers { read: 1, write: 2 });
+    let workers = Some(Workers { read: 3, write: 2 });
     let config = Config { batching: Batching::Off, workers, ..Config::default() };
     World::with(config, Duration::from_secs(30))
 }
@@ -530,6 +569,49 @@ async fn unordered_writes_that_overlap_leave_the_cache_empty() {
     world.call().act(Act::Answer);
     third.await.unwrap().unwrap();
     assert_eq!(world.tiered.cached(KEY.as_bytes(), Row::clone).unwrap().value(), b"third");
+}
+
+/// Nor may the one that the store took first enter the cache because its answer comes last.
+#[tokio::test]
+async fn an_unordered_write_whose_answer_is_late_stays_out_of_the_cache() {
+    let world = unbatched();
+    let put = world.put("first").await;
+    let put_call = world.call();
+    put_call.act(Act::Perform);
+    let delete = world.delete().await;
+    world.call().act(Act::Answer);
+    delete.await.unwrap().unwrap();
+    put_call.act(Act::Answer);
+    put.await.unwrap().unwrap();
+    assert_eq!(world.cached(), None);
+}
+
+/// With batching off two reads of a key end in any order, too: one that joins the later of them must not get less than what the
+/// earlier one has shown.
+#[tokio::test]
+async fn unordered_reads_are_not_joined_once_a_write_has_begun() {
+    let world = unbatched();
+    world.put_uncached("v1").await;
+    let earlier = world.get().await;
+    let floating = world.call(); // on its way, its row not read yet
+    world.put_uncached("v2").await;
+    let later = world.get().await;
+    let overtaken = world.call();
+    overtaken.act(Act::Perform);
+    let put = world.put("v3").await;
+    let commit = world.call();
+    commit.act(Act::Perform); // durable and visible, but the worker does not know yet
+    floating.act(Act::Answer);
+    assert_eq!(earlier.await.unwrap(), Ok(Some("v3".into())));
+    let mut last = world.get().await;
+    overtaken.act(Act::Answer);
+    assert_eq!(later.await.unwrap(), Ok(Some("v2".into())));
+    if let Some(call) = world.call_unless_ended(&mut last).await {
+        call.act(Act::Answer);
+    }
+    assert_eq!(last.await.unwrap(), Ok(Some("v3".into())));
+    commit.act(Act::Answer);
+    put.await.unwrap().unwrap();
 }
 
 #[tokio::test]
