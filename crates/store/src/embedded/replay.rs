@@ -181,7 +181,10 @@ impl Replayed {
 fn damage(path: PathBuf, bytes: &[u8], range: &Range<usize>) -> Damage {
     let salvaged = salvage(bytes, range);
     let is_row = |range: &&Range<usize>| Meta::of_entry(&bytes[(*range).clone()]).is_none();
-    let lost = salvaged.lost.into_iter().map(|(range, key)| {
+    // What describes the store has no key.
+    let is_of_rows =
+        |(_, key): &(Range<usize>, Option<Range<usize>>)| key.as_ref().is_none_or(|key| !key.is_empty());
+    let lost = salvaged.lost.into_iter().filter(is_of_rows).map(|(range, key)| {
         let key = key.and_then(|key| Key::new(&bytes[key]));
         Lost { range: range.start as u64..range.end as u64, key }
     });
@@ -198,6 +201,14 @@ fn salvage(bytes: &[u8], range: &Range<usize>) -> Salvaged {
         0 => Salvaged::default(),
         _ => segment::salvage(bytes, range.clone()),
     }
+}
+
+/// Where the zeros at the end begin: space that was allocated ahead.
+fn written(bytes: &[u8]) -> usize {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let is_blank = |block: &&[u8]| **block == ZEROS[..block.len()];
+    let blank: usize = bytes.rchunks(ZEROS.len()).take_while(is_blank).map(<[u8]>::len).sum();
+    bytes[..bytes.len() - blank].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
 /// What is in a segment.
@@ -226,8 +237,7 @@ impl Walk {
                 walk.batches.push(batch);
             }
         }
-        let written = || bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let rest = at..end.unwrap_or_else(written);
+        let rest = at..end.unwrap_or_else(|| written(bytes));
         match () {
             () if rest.is_empty() && !walk.batches.is_empty() => {}
             // It has had its first batch since it has its name.

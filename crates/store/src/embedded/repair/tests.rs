@@ -198,7 +198,8 @@ fn a_changed_header_costs_no_record() {
     }
     let damaged = copy(&whole);
     change(&damaged, segment, meta_end - 1..meta_end, |byte| byte ^ 1);
-    is_found_and_repaired(&damaged, segment, Some(meta_end - 1..meta_end), &[]);
+    let checked = is_found_and_repaired(&damaged, segment, Some(meta_end - 1..meta_end), &[]);
+    assert!(checked.damage[0].lost.is_empty(), "{checked:?}");
 }
 
 #[test]
