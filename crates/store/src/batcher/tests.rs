@@ -57,6 +57,18 @@ fn what_queues_while_a_batch_is_in_flight_is_the_next_batch() {
     assert_eq!(applied(&rest), ("c=3".into(), true, false));
 }
 
+/// A row with a greater version is of somebody else: what queues for a key is committed in order.
+#[test]
+fn a_write_that_finds_a_newer_row_is_refused() {
+    let (store, stage) = Scripted::new();
+    store.hold(Row::new(&key("a"), "", b"theirs", Version::first_of(Version::EPOCH_MAX)));
+    let batcher = Batcher::start(Box::new(store), Config::default(), Arc::new(())).unwrap();
+    let answers = write(&batcher, "a=1");
+    stage.next().act(Act::Answer);
+    let (_, refused) = answers.recv().unwrap();
+    assert_eq!(refused.unwrap_err().kind(), Kind::Rejected);
+}
+
 /// A commit of one row for each of them would be the speed of the disk.
 #[test]
 fn sixty_four_writes_of_one_key_are_one_row_for_the_store() {
