@@ -24,7 +24,8 @@ const END: &[u8] = b"end";
 /// Send load to an HTTP key-value server and report throughput, latencies and failures.
 ///
 /// The load is a closed loop unless --rate is given: each client is one connection with one request in flight, and sends the next one as
-/// soon as the answer has arrived. The server must answer GET, PUT and DELETE on /kv/{key}; for other servers, name a dialect.
+/// soon as the answer has arrived. The server must answer GET, PUT and DELETE on /kv/{key}; for the workloads named compute_*, the routes
+/// /compute/… of `weir serve --lab`. For other servers, name a dialect.
 #[derive(clap::Args)]
 #[command(after_help = workloads_help(), override_usage = "weir load [OPTIONS] URL")]
 pub(crate) struct Args {
