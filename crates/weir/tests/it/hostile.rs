@@ -507,6 +507,28 @@ fn an_answer_counts_until_it_is_sent() {
     until_reserved(&mut client, 0.0);
 }
 
+/// Those of compatibility APIs are copied, and those to several requests.
+#[test]
+fn copied_answers_count_while_nobody_reads_them() {
+    const VALUE: usize = 32 << 20;
+    let flags = ["--memory-budget", "48MiB", "--value-bytes", "32MiB", "--head-timeout", "1h"];
+    let server = server(&[&flags[..], &["--compat", "put-kv=127.0.0.1:0"]].concat());
+    let mut client = server.client();
+    assert_eq!(client.put("/kv/a", &vec![b'x'; VALUE]).status, 201);
+    let slow = || {
+        let mut slow = Client::connect(server.compat("put-kv")).unwrap();
+        slow.send(&request("GET /kv/a", "")).unwrap();
+        slow
+    };
+    let first = slow();
+    until("the answer counts", || gauge(&mut client, "weir_memory_reserved_bytes") >= VALUE as f64);
+    let mut second = slow();
+    until("it does not fit", || gauge(&mut client, "weir_shed_total{reason=\"memory\"}") >= 1.0);
+    assert!(second.answer(false).is_err(), "the connection is closed in the middle");
+    drop(first);
+    until_reserved(&mut client, 0.0);
+}
+
 #[test]
 fn a_value_that_the_store_refuses_counts_no_longer() {
     let flags = ["--memory-budget", "8MiB", "--lab", "--inject", "store_worker=500ms"];
