@@ -109,8 +109,14 @@ impl Replayed {
             }
         }
         let first = replayed.meta.as_ref().map_or(numbers[0], |meta| meta.first as u32);
-        numbers.retain(|number| *number >= first);
         let mut expected = first;
+        if first > last {
+            // A log does not begin behind the segment that says so. What is there is read for a repair.
+            let path = path(first);
+            replayed.damage.push(Damage { path, range: None, readable: 0, lost: vec![] });
+            expected = numbers[0];
+        }
+        numbers.retain(|number| *number >= expected);
         let mut next = numbers.first().map(|number| read(*number)).transpose()?;
         for (at, number) in numbers.iter().copied().enumerate() {
             let Some(bytes) = next.take() else { break };
