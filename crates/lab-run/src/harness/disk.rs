@@ -118,12 +118,13 @@ mod tests {
         preload(&mut command, None, true, dir.path()).unwrap();
         let mut shell = Process::weir(&mut command, &[], &dir.path().join("shell.log")).unwrap();
         let lines = shell.lines();
-        verify(shell.pid()).unwrap();
         let wrote = |shell: &mut Process, name: &str| {
             shell.tell(name);
             lines.recv().unwrap()
         };
         assert_eq!(wrote(&mut shell, "a"), "0");
+        // It runs, so its libraries are loaded.
+        verify(shell.pid()).unwrap();
         for switch in [Switch::Full, Switch::FlushFails] {
             set(&shell, switch, true).unwrap();
             assert_eq!(wrote(&mut shell, "b"), "1", "{switch:?}");

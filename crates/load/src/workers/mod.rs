@@ -38,7 +38,8 @@ pub(super) enum FromWorker {
     Hello {
         version: String,
         format: u32,
-        /// Which clock its calls are recorded by.
+        /// Which clock its calls are recorded by; another version, which is refused, may not say.
+        #[serde(default)]
         clock: String,
     },
     /// How the preload goes.
