@@ -12,13 +12,14 @@ use super::reply::{
 use super::routes::{Action, Operation, route};
 use super::timeouts::End;
 use super::wire::{OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
-use super::{Shared, Worker, lab};
+use super::{PlainState, Shared, Worker, lab};
 use crate::tiered::{Read, Served};
 use bytes::Buf;
 use http1::request::{self, Method};
 use http1::{Framing, Limits, Slots};
 use kv::{KEY_BYTES_MAX, Key};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -29,6 +30,7 @@ const LOCKED_BYTES_MAX: usize = 2 << 10;
 
 pub(super) struct Connection<S> {
     wire: Wire<S>,
+    state: Arc<PlainState>,
     /// Percent-decoded keys.
     scratch: Vec<u8>,
     /// Of the next request, or of the one that is being handled, once its faults are injected.
@@ -53,9 +55,10 @@ enum Task {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(stream: S, worker: Rc<Worker>) -> Connection<S> {
+    pub(super) fn new(stream: S, worker: Rc<Worker>, state: Arc<PlainState>) -> Connection<S> {
         let idle = worker.shared.options.idle_timeout;
-        Connection { wire: Wire::new(stream, worker, idle), scratch: Vec::new(), faults: None, method: None }
+        let wire = Wire::new(stream, worker, idle);
+        Connection { wire, state, scratch: Vec::new(), faults: None, method: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -126,7 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Task::Incomplete;
         }
         let mut slots = Slots::default();
-        let Shared { options, hosts, .. } = &*self.wire.worker.shared;
+        let Shared { options, .. } = &*self.wire.worker.shared;
         let head = match request::parse(&self.wire.input, &Limits::USUAL, &mut slots) {
             Ok(Some(head)) => head,
             Ok(None) => {
@@ -145,7 +148,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // Now, so that nothing is moved under the cache's lock.
         self.wire.output.reserve(2 * LOCKED_BYTES_MAX);
         let is_lab = options.faults.is_some();
-        let admitted = hosts.as_ref().map_or(Ok(()), |hosts| hosts.admit(&head));
+        let admitted = self.state.hosts.as_ref().map_or(Ok(()), |hosts| hosts.admit(&head));
         let mut routed = admitted.and_then(|()| match is_lab.then(|| lab::route(&head)).flatten() {
             Some(found) => found.map(Action::Lab),
             None => route(&head, &mut self.scratch),

@@ -2,25 +2,32 @@
 
 use super::error::Failure;
 use super::head::refuse;
+use super::listen::Address;
 use http1::request::Head;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 /// Names and addresses that `Host` and `Origin` may have, without ports.
 #[derive(Debug)]
 pub(super) struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// Those of a listener; `None` for all. Only on loopback, and where names are given, not all are answered.
-    pub(super) fn of(listen: SocketAddr, given: &[String]) -> Option<Hosts> {
-        if given.is_empty() && !listen.ip().is_loopback() {
+    /// Those of a listener; `None` for all. Only on loopback, and where names are `given`, not all are answered. No page reaches a
+    /// Unix socket. `name` is how the address was written.
+    pub(super) fn of(address: &Address, name: Option<&str>, given: &[String]) -> Option<Hosts> {
+        let ip = match address {
+            Address::Tcp(address) => Some(address.ip()),
+            Address::Unix(_) => None,
+        };
+        if given.is_empty() && !ip.is_some_and(|ip| ip.is_loopback()) {
             return None;
         }
-        let own = match listen.ip() {
+        let own = ip.map(|ip| match ip {
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
-        };
+        });
         let mut names = ["127.0.0.1", "localhost", "[::1]"].map(str::to_owned).to_vec();
-        names.push(own);
+        names.extend(own);
+        names.extend(name.map(str::to_owned));
         names.extend_from_slice(given);
         Some(Hosts(names))
     }
@@ -81,7 +88,7 @@ mod tests {
     /// The status of the refusal of a request with this target and these fields; 0 for none.
     fn check(listen: &str, given: &[&str], target: &str, fields: &str, expected: u16) {
         let given: Vec<String> = given.iter().map(|name| (*name).to_owned()).collect();
-        let hosts = Hosts::of(listen.parse().unwrap(), &given);
+        let hosts = Hosts::of(&Address::Tcp(listen.parse().unwrap()), None, &given);
         let version = if fields.contains("Host:") { "1.1" } else { "1.0" };
         let text = format!("GET {target} HTTP/{version}\r\n{fields}\r\n");
         let mut slots = Slots::default();
@@ -112,6 +119,17 @@ mod tests {
             check(listen, &[], "/", &format!("Host: {host}\r\n"), expected);
         }
         check("127.0.0.1:80", &[], "/", "", 0);
+    }
+
+    #[test]
+    fn the_name_of_the_address_is_answered_and_at_a_unix_socket_any() {
+        let names = |address: &str, name| Hosts::of(&Address::Tcp(address.parse().unwrap()), name, &[]);
+        assert!(names("127.0.1.1:80", Some("box.example")).unwrap().has(b"box.example:80"));
+        assert!(names("192.0.2.1:80", Some("box.example")).is_none());
+        let unix = Address::Unix("/run/weir.sock".into());
+        assert!(Hosts::of(&unix, None, &[]).is_none());
+        let given = Hosts::of(&unix, None, &["weir.example".to_owned()]).unwrap();
+        assert!(given.has(b"weir.example") && !given.has(b"attacker.example"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod connection;
 mod routes;
 mod head;
 mod hosts;
+mod listen;
 mod lab;
 mod compute;
 mod compat;
@@ -23,6 +24,7 @@ mod error;
 mod metrics;
 
 pub use compat::{COMPAT_APIS, CompatApi, CompatListener, find as find_compat};
+pub use listen::{Address, Listen};
 
 use crate::tiered::Tiers;
 use budget::Budget;
@@ -33,11 +35,11 @@ use faults::Faults;
 use hosts::Hosts;
 use kv::VALUE_BYTES_MAX;
 use kv::faults::FaultInjector;
+use listen::{Bound, Socket, SocketFile};
 use metrics::{Metrics, WorkerMetrics};
 use parking_lot::Mutex;
 use pauses::Pauses;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -46,7 +48,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use timeouts::TimeoutChecker;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use wire::{Spare, Wire};
@@ -64,8 +67,8 @@ const REFUSED_MAX: usize = 32;
 /// How the server serves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen; port 0 for any free one.
-    pub listen: SocketAddr,
+    /// Where to listen.
+    pub listen: Vec<Listen>,
     /// Compatibility APIs over the same tiers, each on a listener of its own.
     pub compat: Vec<CompatListener>,
     /// Names that `Host` and `Origin` of requests may have, besides those of loopback. On a loopback address, and where any
@@ -99,22 +102,27 @@ pub struct Options {
 /// A running server.
 pub struct Server {
     /// Where it listens.
-    pub address: SocketAddr,
+    pub addresses: Vec<Address>,
     /// Its compatibility APIs by name, and where they listen.
-    pub compat: Vec<(&'static str, SocketAddr)>,
+    pub compat: Vec<(&'static str, Address)>,
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    /// Removed when it ends.
+    _socket_files: Vec<SocketFile>,
 }
 
 /// Sockets bound to the addresses of a server, one per worker each. They do not listen yet: what is wrong with an address is
 /// known before a store is acquired, and clients that come too early are refused.
-pub struct Sockets(Vec<Vec<std::net::TcpListener>>);
+pub struct Sockets {
+    /// Of the plain interface, by [`Options::listen`].
+    plain: Vec<Vec<Bound>>,
+    /// By [`Options::compat`].
+    compat: Vec<Vec<Bound>>,
+}
 
 /// What all workers share.
 struct Shared {
     options: Options,
-    /// Those that the plain interface answers for.
-    hosts: Option<Hosts>,
     tiers: Tiers,
     metrics: Metrics,
     budget: Budget,
@@ -151,10 +159,29 @@ impl Throttle {
     }
 }
 
-/// A listening socket, of the plain interface or of a compatibility API.
+/// A listening socket, and what is served there.
 struct Listener {
-    socket: std::net::TcpListener,
-    compat: Option<Arc<CompatState>>,
+    socket: Socket,
+    interface: Interface,
+}
+
+/// What is served at an address.
+#[derive(Clone)]
+enum Interface {
+    Plain(Arc<PlainState>),
+    Compat(Arc<CompatState>),
+}
+
+/// What the connections of an address have in common, in the plain interface.
+struct PlainState {
+    /// Those that it answers for.
+    hosts: Option<Hosts>,
+}
+
+/// An accepted connection.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
 }
 
 /// What the connections of one worker share.
@@ -169,27 +196,40 @@ struct Worker {
 impl Sockets {
     /// Binds them to the addresses of `options`.
     pub fn bind(options: &Options) -> io::Result<Sockets> {
-        let addresses = std::iter::once(options.listen).chain(options.compat.iter().map(|at| at.listen));
-        let bound =
-            addresses.map(|at| bind(at, options.workers.max(1)).map_err(|error| cannot_listen(at, error)));
-        bound.collect::<io::Result<_>>().map(Sockets)
+        let bind = |listen| listen::bind(listen, options.workers.max(1));
+        let plain = options.listen.iter().map(bind).collect::<io::Result<_>>()?;
+        let compat = options.compat.iter().map(|at| bind(&at.listen)).collect::<io::Result<_>>()?;
+        Ok(Sockets { plain, compat })
     }
 }
 
 impl Server {
     /// Listens on the sockets of `options` and serves.
-    pub fn start(mut options: Options, Sockets(sockets): Sockets, tiers: Tiers) -> io::Result<Server> {
+    pub fn start(mut options: Options, sockets: Sockets, tiers: Tiers) -> io::Result<Server> {
         debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
         let workers = options.workers.max(1);
         let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-        let mut sockets = sockets.into_iter();
-        let mut listen = |state| listen_for_all(sockets.next().unwrap_or_default(), state, &mut listeners);
-        let address = listen(None)?;
-        let mut compat = Vec::new();
-        for CompatListener { api, listen: at } in &options.compat {
-            let hosts = Hosts::of(*at, &options.hosts);
-            let state = Arc::new(CompatState::new(api, options.cache_entries, hosts));
-            compat.push((api.name, listen(Some(state))?));
+        let (mut addresses, mut compat, mut socket_files) = (Vec::new(), Vec::new(), Vec::new());
+        let mut listen = |bound: Bound, interface: &Interface| {
+            bound.listen()?;
+            for (listeners, socket) in listeners.iter_mut().zip(bound.sockets) {
+                listeners.push(Listener { socket, interface: interface.clone() });
+            }
+            socket_files.extend(bound.file);
+            io::Result::Ok(bound.address)
+        };
+        for (at, bound) in options.listen.iter().zip(sockets.plain) {
+            for bound in bound {
+                let hosts = Hosts::of(&bound.address, at.name(), &options.hosts);
+                addresses.push(listen(bound, &Interface::Plain(Arc::new(PlainState { hosts })))?);
+            }
+        }
+        for (CompatListener { api, listen: at }, bound) in options.compat.iter().zip(sockets.compat) {
+            for bound in bound {
+                let hosts = Hosts::of(&bound.address, at.name(), &options.hosts);
+                let state = Arc::new(CompatState::new(api, options.cache_entries, hosts));
+                compat.push((api.name, listen(bound, &Interface::Compat(state))?));
+            }
         }
         // After listening: a port that is taken is all there is to say then.
         options.connections = make_room(options.connections);
@@ -199,12 +239,10 @@ impl Server {
         let faults = options.faults.clone().map(Faults::new);
         let (draining, _) = watch::channel(false);
         let drains = AtomicBool::new(false);
-        let hosts = Hosts::of(options.listen, &options.hosts);
         let budget = Budget::new(options.memory_budget);
         let refused_connections = AtomicUsize::new(0);
         let shared = Arc::new(Shared {
             options,
-            hosts,
             tiers,
             metrics,
             budget,
@@ -234,7 +272,7 @@ impl Server {
             // The sender is dropped without an error: the worker runs.
             failure.recv().map_or(Ok(()), Err)?;
         }
-        Ok(Server { address, compat, shared, workers })
+        Ok(Server { addresses, compat, shared, workers, _socket_files: socket_files })
     }
 
     /// Stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
@@ -275,55 +313,6 @@ fn room_within(files: u64, connections: usize) -> usize {
     connections.min(usize::try_from(room).unwrap_or(usize::MAX))
 }
 
-/// Listens on the sockets of an address, one for each worker; the address with its port.
-fn listen_for_all(
-    sockets: Vec<std::net::TcpListener>,
-    compat: Option<Arc<CompatState>>,
-    workers: &mut [Vec<Listener>],
-) -> io::Result<SocketAddr> {
-    let address = sockets.first().ok_or(io::ErrorKind::InvalidInput)?.local_addr()?;
-    listen(&sockets, address).map_err(|error| cannot_listen(address, error))?;
-    for (listeners, socket) in workers.iter_mut().zip(sockets) {
-        listeners.push(Listener { socket, compat: compat.clone() });
-    }
-    Ok(address)
-}
-
-fn cannot_listen(address: SocketAddr, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
-}
-
-/// One socket per worker, all on the same port.
-fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
-    let alone = bind_once(address, false)?;
-    let address = alone.local_addr()?;
-    if count == 1 {
-        return Ok(vec![alone]);
-    }
-    drop(alone);
-    (0..count).map(|_| bind_once(address, true)).collect()
-}
-
-fn listen(sockets: &[std::net::TcpListener], address: SocketAddr) -> io::Result<()> {
-    if sockets.len() > 1 {
-        // They share the port with any process. Another may listen there since they were bound, but not when this is bound.
-        drop(bind_once(address, false)?);
-    }
-    Ok(sockets.iter().try_for_each(|socket| rustix::net::listen(socket, 4096))?)
-}
-
-/// Fails where another process listens, unless both share the port.
-fn bind_once(address: SocketAddr, shares_port: bool) -> io::Result<std::net::TcpListener> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    sockopt::set_socket_reuseaddr(&socket, true)?;
-    sockopt::set_socket_reuseport(&socket, shares_port)?;
-    rustix::net::bind(&socket, &address)?;
-    Ok(socket.into())
-}
-
 /// Accepts until the server drains, then waits for the connections to end.
 async fn serve(worker: Rc<Worker>, listeners: Vec<Listener>) {
     let timeouts = Rc::clone(&worker.timeouts);
@@ -341,9 +330,9 @@ async fn serve(worker: Rc<Worker>, listeners: Vec<Listener>) {
 }
 
 /// Accepts connections until the server drains. The listener closes then: a draining server refuses new connections.
-async fn accept(worker: Rc<Worker>, Listener { socket, compat }: Listener) {
+async fn accept(worker: Rc<Worker>, Listener { socket, interface }: Listener) {
     let mut draining = worker.shared.draining.subscribe();
-    let listener = match TcpListener::from_std(socket) {
+    let listener = match Acceptor::new(socket) {
         Ok(listener) => listener,
         Err(error) => return log::error!("a worker cannot listen: {error}"),
     };
@@ -351,7 +340,7 @@ async fn accept(worker: Rc<Worker>, Listener { socket, compat }: Listener) {
         tokio::select! {
             _ = draining.wait_for(|draining| *draining) => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => welcome(&worker, stream, compat.as_ref()),
+                Ok(stream) => welcome(&worker, stream, &interface),
                 Err(error) => {
                     // Out of file descriptors, most likely: leave the others some time to close theirs.
                     if let Some(count) = worker.shared.accept_failures.lock().count(Instant::now()) {
@@ -376,30 +365,65 @@ async fn check_timeouts(timeouts: Rc<TimeoutChecker>, mut draining: watch::Recei
     }
 }
 
-fn welcome(worker: &Rc<Worker>, stream: TcpStream, compat: Option<&Arc<CompatState>>) {
+/// A listening socket of a worker's runtime.
+enum Acceptor {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Acceptor {
+    fn new(socket: Socket) -> io::Result<Acceptor> {
+        Ok(match socket {
+            Socket::Tcp(socket) => Acceptor::Tcp(TcpListener::from_std(socket)?),
+            Socket::Unix(socket) => Acceptor::Unix(UnixListener::from_std(socket)?),
+        })
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Acceptor::Tcp(listener) => Stream::Tcp(listener.accept().await?.0),
+            Acceptor::Unix(listener) => Stream::Unix(listener.accept().await?.0),
+        })
+    }
+}
+
+fn welcome(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
     let open = &worker.shared.metrics.open_connections;
     worker.metrics.connections.add(1);
     if open.fetch_add(1, Relaxed) >= worker.shared.options.connections {
         worker.metrics.shed_connections.add(1);
         open.fetch_sub(1, Relaxed);
-        refuse_connection(worker, stream, compat.is_some());
+        refuse_connection(worker, stream, matches!(interface, Interface::Compat(_)));
         return;
     }
-    // Without this an answer in two segments waits for the peer's delayed acknowledgement.
-    let _ = stream.set_nodelay(true);
-    let worker = Rc::clone(worker);
-    let compat = compat.map(Arc::clone);
+    if let Stream::Tcp(stream) = &stream {
+        // Without this an answer in two segments waits for the peer's delayed acknowledgement.
+        let _ = stream.set_nodelay(true);
+    }
+    let (worker, interface) = (Rc::clone(worker), interface.clone());
     tokio::task::spawn_local(async move {
-        match compat {
-            None => Connection::new(stream, Rc::clone(&worker)).run().await,
-            Some(state) => compat::Connection::new(stream, Rc::clone(&worker), state).run().await,
+        match stream {
+            Stream::Tcp(stream) => serve_connection(&worker, stream, interface).await,
+            Stream::Unix(stream) => serve_connection(&worker, stream, interface).await,
         }
         worker.shared.metrics.open_connections.fetch_sub(1, Relaxed);
     });
 }
 
+async fn serve_connection(
+    worker: &Rc<Worker>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    interface: Interface,
+) {
+    let worker = Rc::clone(worker);
+    match interface {
+        Interface::Plain(state) => Connection::new(stream, worker, state).run().await,
+        Interface::Compat(state) => compat::Connection::new(stream, worker, state).run().await,
+    }
+}
+
 /// Answers 503 to one connection too many, and closes it.
-fn refuse_connection(worker: &Rc<Worker>, stream: TcpStream, is_compat: bool) {
+fn refuse_connection(worker: &Rc<Worker>, stream: Stream, is_compat: bool) {
     let mut refusal = Vec::new();
     if is_compat {
         compat::refuse_connection(&mut refusal);
@@ -410,7 +434,10 @@ fn refuse_connection(worker: &Rc<Worker>, stream: TcpStream, is_compat: bool) {
         reply::write_failure(&mut refusal, &failure, Some("close"), false);
     }
     // A fresh socket takes this much without waiting; if not, closing says enough.
-    let _ = stream.try_write(&refusal);
+    let _ = match &stream {
+        Stream::Tcp(stream) => stream.try_write(&refusal),
+        Stream::Unix(stream) => stream.try_write(&refusal),
+    };
     let refused = &worker.shared.refused_connections;
     if refused.fetch_add(1, Relaxed) >= REFUSED_MAX {
         refused.fetch_sub(1, Relaxed);
@@ -418,9 +445,17 @@ fn refuse_connection(worker: &Rc<Worker>, stream: TcpStream, is_compat: bool) {
     }
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {
-        Wire::new(stream, Rc::clone(&worker), Duration::ZERO).linger().await;
+        match stream {
+            Stream::Tcp(stream) => linger(stream, &worker).await,
+            Stream::Unix(stream) => linger(stream, &worker).await,
+        }
         worker.shared.refused_connections.fetch_sub(1, Relaxed);
     });
+}
+
+/// Closes a connection after its last answer.
+async fn linger(stream: impl AsyncRead + AsyncWrite + Unpin, worker: &Rc<Worker>) {
+    Wire::new(stream, Rc::clone(worker), Duration::ZERO).linger().await;
 }
 
 impl Shared {

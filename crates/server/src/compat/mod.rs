@@ -17,11 +17,11 @@ pub(super) use connection::Connection;
 pub(super) use reply::refuse_connection;
 
 use crate::hosts::Hosts;
+use crate::listen::Listen;
 use call::Call;
 use parking_lot::Mutex;
 use reply::Reply;
 use statistics::{Counts, HashCache};
-use std::net::SocketAddr;
 use std::pin::Pin;
 
 /// A compatibility API by name.
@@ -79,12 +79,12 @@ pub fn find(name: &str) -> Option<&'static CompatApi> {
 }
 
 /// A compatibility API and its address.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CompatListener {
     /// Which.
     pub api: &'static CompatApi,
-    /// Port 0 for any free one.
-    pub listen: SocketAddr,
+    /// Where.
+    pub listen: Listen,
 }
 
 /// What the workers share of an API.

@@ -17,6 +17,7 @@ mod io_errors;
 mod lab;
 mod linearizability;
 mod link;
+mod listen;
 mod load;
 mod open_loop;
 mod outputs;

@@ -1028,7 +1028,7 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
             &["'crud' for '--compat <NAME=ADDRESS:PORT>': it has no address", "hint: "],
         ),
         (&["serve", "--compat", "dirc=127.0.0.1:0"], none, &["dirc", "put-kv, crud, root, rpc"]),
-        (&["serve", "--compat", "crud=8081"], none, &["8081 is no address", "hint: "]),
+        (&["serve", "--compat", "crud=8081"], none, &["8081: it is no address", "hint: "]),
         (&["serve"], &[("WEIR_COMPAT", "crud=127.0.0.1:0,dirc=127.0.0.1:0")], &["dirc", "hint: "]),
         (&["serve", "--config", &unknown_compat], none, &["dirc", "hint: "]),
         (

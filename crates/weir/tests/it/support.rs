@@ -16,6 +16,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
+    /// What else it listens on, in the order of the flags.
+    pub(crate) more: Vec<String>,
     /// Its compatibility APIs by name, in the order of the flags.
     compat: Vec<(String, SocketAddr)>,
 }
@@ -66,13 +68,14 @@ impl Server {
             line.strip_prefix(word).unwrap_or_else(|| panic!("{store}: {line:?}")).to_owned()
         };
         let address = line("listening ").parse().unwrap();
+        let more = flags.iter().filter(|flag| **flag == "--listen").map(|_| line("listening ")).collect();
         let compat = flags.iter().filter(|flag| **flag == "--compat").map(|_| {
             let line = line("compat ");
             let (name, address) = line.split_once(' ').unwrap();
             (name.to_owned(), address.parse().unwrap())
         });
         let compat = compat.collect();
-        Ok(Server { child, address, compat })
+        Ok(Server { child, address, more, compat })
     }
 
     /// The address of a compatibility API.

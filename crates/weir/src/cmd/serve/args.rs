@@ -8,10 +8,10 @@ use clap::{CommandFactory, FromArgMatches};
 use kv::faults::FAULTS;
 use kv::units::{Size, Span};
 use kv::{Error, VALUE_BYTES_MAX};
-use server::{COMPAT_APIS, CompatListener};
+use server::{COMPAT_APIS, CompatListener, Listen};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 use store::Batching;
@@ -27,9 +27,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_CONFIG")]
     pub(super) config: Option<PathBuf>,
 
-    /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_LISTEN", default_value = "127.0.0.1:8080")]
-    pub(super) listen: SocketAddr,
+    /// Where to listen: an address or a name with a port, or unix:PATH for a Unix socket; port 0 takes a free one. Repeatable; in
+    /// WEIR_LISTEN and in the file, write a list
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "WEIR_LISTEN",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:8080"
+    )]
+    pub(super) listen: Vec<Listen>,
 
     /// Also serve the HTTP API of another system at this address; NAME is put-kv, crud, root or rpc (docs/reference.md).
     /// Repeatable; in WEIR_COMPAT and in the file, write a list
@@ -257,9 +264,6 @@ fn compat_at(text: &str) -> Result<CompatListener, String> {
         let known: Vec<&str> = COMPAT_APIS.iter().map(|api| api.name).collect();
         format!("{name} is not known; hint: known are {}", known.join(", "))
     })?;
-    let listen = address.parse().map_err(|_| {
-        let hint = format!("write --compat {name}=127.0.0.1:8081; port 0 takes a free one");
-        format!("{address} is no address with a port; hint: {hint}")
-    })?;
+    let listen = address.parse().map_err(|why: Error| why.at(address))?;
     Ok(CompatListener { api, listen })
 }

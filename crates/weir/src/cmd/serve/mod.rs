@@ -14,7 +14,7 @@ use kv::Error;
 use kv::units::Size;
 use plan::{Plan, plan};
 use server::tiered::{Replica, Shard, Tiers};
-use server::{CONNECTION_BYTES_MAX, Server, Sockets};
+use server::{Address, CONNECTION_BYTES_MAX, Server, Sockets};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -62,12 +62,15 @@ fn serve(plan: &Plan) -> Result<(), Error> {
             signals.close();
         });
     }
-    say(format_args!("{} {}", kv::proto::LISTENING, server.address));
+    for address in &server.addresses {
+        say(format_args!("{} {address}", kv::proto::LISTENING));
+    }
     for (name, address) in &server.compat {
         say(format_args!("{} {name} {address}", kv::proto::COMPAT));
     }
     let stores: Vec<String> = plan.store_urls.iter().map(|url| store::redacted(url)).collect();
-    log::info!("store {}; values at http://{}/kv/KEY; Ctrl-C ends", stores.join(" + "), server.address);
+    let addresses: Vec<String> = server.addresses.iter().map(places_of_values).collect();
+    log::info!("store {}; values at {}; Ctrl-C ends", stores.join(" + "), addresses.join(", "));
     let [budget, each] = [plan.memory_budget, CONNECTION_BYTES_MAX].map(|bytes| Size(bytes as u64));
     let cache = plan.args.cache_bytes;
     log::info!(
@@ -80,6 +83,14 @@ fn serve(plan: &Plan) -> Result<(), Error> {
     log::info!("draining for up to {:?}; another signal ends it at once", plan.args.drain.0);
     server.drain();
     Ok(())
+}
+
+/// Where values are, for people.
+fn places_of_values(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => format!("http://{address}/kv/KEY"),
+        Address::Unix(_) => format!("{address} (curl --unix-socket PATH http://localhost/kv/KEY)"),
+    }
 }
 
 /// Opens the stores, gives each its share of the cache, and acquires them.

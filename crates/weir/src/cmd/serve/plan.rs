@@ -28,10 +28,9 @@ fn wrong<T>(what: impl Display, hint: impl Display) -> Result<T, Error> {
 
 /// The plan that the settings make, or the first of them that is wrong.
 pub(super) fn plan(args: Args) -> Result<Plan, Error> {
-    let Args { listen, lab, .. } = args;
-    let remote: Vec<&CompatListener> =
-        args.compat.iter().filter(|at| !at.listen.ip().is_loopback()).collect();
-    let own = (!listen.ip().is_loopback()).then(|| format!("--listen {listen}"));
+    let lab = args.lab;
+    let remote: Vec<&CompatListener> = args.compat.iter().filter(|at| !at.listen.is_local()).collect();
+    let own = args.listen.iter().find(|at| !at.is_local()).map(|at| format!("--listen {at}"));
     let compat = remote.first().map(|at| format!("--compat {}={}", at.api.name, at.listen));
     if let Some(flag) = own.or(compat) {
         if lab {
@@ -85,7 +84,7 @@ impl Plan {
         let Plan { args, .. } = self;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Options {
-            listen: args.listen,
+            listen: args.listen.clone(),
             compat: args.compat.clone(),
             hosts: args.host.clone(),
             faults: self.faults.clone(),
@@ -262,7 +261,8 @@ mod tests {
             (&["--config", "/nowhere.toml"][..], "cannot read /nowhere.toml"),
             (&["--config", file.to_str().unwrap()], "line 2: unknown field `chache-entries`"),
             (&["--listen", "0.0.0.0:80"], "can be reached from other machines"),
-            (&["--listen", "nowhere"], "--listen"),
+            (&["--listen", "127.0.0.1:80", "--listen", "[::]:80"], "--listen [::]:80 can be reached"),
+            (&["--listen", "nowhere"], "--listen <ADDRESS:PORT>': it is no address with a port"),
             (&["--workers", "0"], "0 is not in 1.."),
             (
                 &["--lab", "--store", "memory:", "--inject", "store_worker=1ms,flush=2ms"],
