@@ -65,6 +65,10 @@ for need in "$@"; do
         haproxy) has_program haproxy || packages+=(haproxy) ;;
         redis) has_program redis-server || packages+=(redis-server) ;;
         webdis) has_program webdis || packages+=(webdis) ;;
+        chromium)
+            has_program chromium || packages+=(chromium)
+            has_program chromedriver || packages+=(chromium-driver)
+            ;;
         etcd) has_program etcd || packages+=(etcd-server) ;;
         wrk | valgrind | slowhttptest) has_program "$need" || packages+=("$need") ;;
         *) fail "setup.sh does not know $need" ;;

@@ -217,6 +217,12 @@ impl Cache {
         }
     }
 
+    /// The most it may hold. What did not divide evenly among the shards is not in it.
+    pub fn limits(&self) -> Limits {
+        let Limits { entries, bytes } = self.limits;
+        Limits { entries: entries * self.shards.len(), bytes: bytes * self.shards.len() }
+    }
+
     /// Sums over the shards, taken one after the other.
     pub fn counts(&self) -> Counts {
         self.shards.iter().map(|shard| shard.0.lock().rows.counts()).sum()

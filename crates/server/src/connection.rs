@@ -164,6 +164,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
         }
+        if let Ok(Action::Data { key, .. }) = &routed {
+            self.wire.worker.metrics.prefixes.count(key);
+        }
         // A cached row answers a request without a body on the spot.
         if let Ok(Action::Data { key, operation: Operation::Get(condition), timing }) = &routed
             && request.framing == Framing::Length(0)

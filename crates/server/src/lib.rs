@@ -22,6 +22,8 @@ mod reply;
 mod query;
 mod error;
 mod metrics;
+mod prefixes;
+mod dashboard;
 
 pub use compat::{COMPAT_APIS, CompatApi, CompatListener, find as find_compat};
 pub use listen::{Address, Listen};
@@ -71,6 +73,8 @@ pub struct Options {
     pub listen: Vec<Listen>,
     /// Compatibility APIs over the same tiers, each on a listener of its own.
     pub compat: Vec<CompatListener>,
+    /// What kinds of stores it serves, by shard: the schemes of their URLs.
+    pub stores: Vec<String>,
     /// Names that `Host` and `Origin` of requests may have, besides those of loopback. On a loopback address, and where any
     /// is given, other requests are refused.
     pub hosts: Vec<String>,

@@ -4,17 +4,20 @@
 
 use super::busy::Busy;
 use super::compute;
+use super::dashboard;
 use super::faults::Faults;
-use super::reply::{Answer, JSON, TEXT};
+use super::prefixes::PrefixSampler;
+use super::reply::{Answer, HTML, JSON, TEXT};
 use super::{Shared, Worker};
-use crate::tiered::{SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers};
+use crate::tiered::{LastError, SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers};
 use http1::request::Method;
 use kv::counters::{Counter, Distribution, Histogram, micros};
 use kv::proto;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The counters of one worker.
 #[derive(Debug, Default)]
@@ -29,6 +32,8 @@ pub(super) struct WorkerMetrics {
     pub(super) connections: Counter,
     /// Connections refused because too many were open.
     pub(super) shed_connections: Counter,
+    /// Which prefixes its keys have.
+    pub(super) prefixes: PrefixSampler,
     /// How long it did not wait for events.
     pub(super) busy: Busy,
 }
@@ -87,8 +92,9 @@ impl Metrics {
 
 /// The samples of all metrics, now.
 fn collect(worker: &Worker) -> Samples {
-    let Shared { metrics, tiers, faults, budget, .. } = &*worker.shared;
+    let Shared { metrics, tiers, faults, budget, options, .. } = &*worker.shared;
     let mut page = Samples::default();
+    page.number("weir_build_info", concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1.0);
     for (m, method) in Method::NAMES.iter().enumerate() {
         for (s, status) in STATUSES.iter().enumerate() {
             let count = metrics.sum(|worker| &worker.requests[m][s]);
@@ -101,6 +107,7 @@ fn collect(worker: &Worker) -> Samples {
     let durations = metrics.workers.iter().map(|worker| &worker.duration);
     page.histogram("weir_http_request_duration_seconds", "", durations, 1e6);
     page.number("weir_http_connections", "", metrics.open_connections.load(Relaxed) as f64);
+    page.number("weir_http_connections_limit", "", options.connections as f64);
     page.number("weir_http_connections_total", "", metrics.sum(|worker| &worker.connections));
     page.number("weir_workers", "", metrics.workers.len() as f64);
     let busy: Duration = metrics.workers.iter().map(|worker| worker.busy.so_far()).sum();
@@ -111,6 +118,9 @@ fn collect(worker: &Worker) -> Samples {
     page.number(SHED, "reason=\"memory\"", budget.shed.get() as f64);
     page.number("weir_memory_budget_bytes", "", budget.bytes as f64);
     page.number("weir_memory_reserved_bytes", "", budget.reserved() as f64);
+    for (prefix, requests) in most_asked(metrics) {
+        page.number("weir_prefix_requests", &format!("prefix=\"{}\"", escape(&prefix)), requests as f64);
+    }
     if let Some(lock) = faults.as_ref().and_then(Faults::lock_totals) {
         page.number("weir_lock_busy_seconds_total", "lock=\"commit\"", lock.busy.as_secs_f64());
         page.number("weir_lock_queue_seconds_total", "lock=\"commit\"", lock.waited.as_secs_f64());
@@ -135,6 +145,8 @@ fn collect(worker: &Worker) -> Samples {
         if tiers.shards.len() > 1 {
             page.shard = format!("shard=\"{index}\"");
         }
+        let kind = options.stores.get(index).map_or("", String::as_str);
+        page.number("weir_store_info", &format!("kind=\"{kind}\""), 1.0);
         collect_shard(&mut page, tiered, metrics.sum(|worker| &worker.hits[index]));
     }
     page.shard.clear();
@@ -158,6 +170,9 @@ fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64) {
     }
     page.number("weir_cache_entries", "", cache.entries as f64);
     page.number("weir_cache_bytes", "", cache.bytes as f64);
+    let most = tiered.cache().limits();
+    page.number("weir_cache_limit_entries", "", most.entries as f64);
+    page.number("weir_cache_limit_bytes", "", most.bytes as f64);
     page.number("weir_cache_evictions_total", "", cache.evictions as f64);
     page.number("weir_cache_drops_total", "", tier.drops.get() as f64);
     let (workers, queued) = (tiered.store().workers(), tiered.store().queued());
@@ -167,6 +182,8 @@ fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64) {
     ] {
         page.number("weir_store_workers", operation, workers as f64);
         page.number("weir_store_queued", operation, queued as f64);
+        // Each worker has a queue.
+        page.number("weir_store_queue_limit", operation, (tiered.store().queue_limit() * workers) as f64);
         page.number("weir_store_busy_seconds_total", operation, secs(&meters.busy_nanos));
         page.number("weir_store_request_seconds_total", operation, secs(&meters.request_nanos));
         page.histogram("weir_store_batch_size", operation, [&meters.batch_size], 1.0);
@@ -180,12 +197,37 @@ fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64) {
         page.number("weir_flush_queue_seconds_total", "", totals.waited.as_secs_f64());
     }
     page.number("weir_store_leases_total", "", store.leases.get() as f64);
-    page.number("weir_store_up", "", f64::from(matches!(tiered.store().status(), Status::Up(_))));
+    let epoch = tiered.store().status().epoch();
+    page.number("weir_store_up", "", f64::from(epoch.is_ok()));
+    if let Ok(epoch) = epoch {
+        page.number("weir_store_epoch", "", epoch as f64);
+    }
+    page.number("weir_store_refuses_writes", "", f64::from(tiered.store().refuses_writes()));
+    if let Some(LastError { at, what }) = tiered.store().last_error() {
+        let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let reason = format!("reason=\"{}\"", escape(&what));
+        page.number("weir_store_last_error_timestamp_seconds", &reason, at.as_secs_f64());
+    }
     page.number(SHED, "reason=\"queue\"", (store.read.shed.get() + store.write.shed.get()) as f64);
 }
 
 fn secs(nanos: &Counter) -> f64 {
     nanos.get() as f64 * 1e-9
+}
+
+/// The prefixes that were asked for most, and at least how often.
+fn most_asked(metrics: &Metrics) -> Vec<(String, u64)> {
+    let mut total = BTreeMap::new();
+    metrics.workers.iter().for_each(|worker| worker.prefixes.add_to(&mut total));
+    let mut most: Vec<(String, u64)> = total.into_iter().collect();
+    most.sort_by_key(|(_, requests)| std::cmp::Reverse(*requests));
+    most.truncate(PREFIXES_MAX);
+    most
+}
+
+/// The value of a label, which may be anything.
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// A page about the server.
@@ -205,6 +247,7 @@ pub(super) const PAGES: &[(&str, Page)] = &[
     }),
     (proto::METRICS, |worker| Answer::page(200, "text/plain; version=0.0.4", collect(worker).prometheus())),
     (proto::STATS, |worker| Answer::page(200, JSON, collect(worker).json())),
+    (proto::DASHBOARD, |_| Answer::page(200, HTML, dashboard::page())),
 ];
 
 /// Which keys the server cannot serve now; `None` if it can serve all. Anybody may ask: why is for the log, as it names
@@ -223,13 +266,18 @@ fn not_ready(tiers: &Tiers) -> Option<String> {
     (!away.is_empty()).then(|| away.join("; ") + "; the server's log says why")
 }
 
+/// Prefixes that `/stats` shows.
+const PREFIXES_MAX: usize = 20;
+
 const SHED: &str = "weir_shed_total";
 
 /// Every metric and its help text, in the order shown. One that ends in `_total` is a counter.
 const HELP: &[(&str, &str)] = &[
+    ("weir_build_info", "The version, as a label."),
     ("weir_http_requests_total", "Requests answered."),
     ("weir_http_request_duration_seconds", "From head to answer."),
     ("weir_http_connections", "Connections open."),
+    ("weir_http_connections_limit", "Most connections."),
     ("weir_http_connections_total", "Connections accepted."),
     ("weir_workers", "Threads that serve connections."),
     ("weir_worker_busy_seconds_total", "Time in which workers did not wait for events, over all workers."),
@@ -238,13 +286,18 @@ const HELP: &[(&str, &str)] = &[
         "Time that answers of the store waited for their worker, over answers.",
     ),
     ("weir_cache_requests_total", "Reads, by how they were served."),
+    ("weir_cache_limit_entries", "Most rows in the cache."),
+    ("weir_cache_limit_bytes", "Most bytes the cache counts."),
+    ("weir_prefix_requests", "Requests for keys of a prefix, at least."),
     ("weir_shadow_requests_total", "Reads, by how another policy would have served them."),
     ("weir_cache_entries", "Rows in the cache."),
     ("weir_cache_bytes", "Bytes the cache counts."),
     ("weir_cache_evictions_total", "Rows evicted."),
     ("weir_cache_drops_total", "Times the whole cache was dropped."),
+    ("weir_store_info", "The kind of the store, as a label."),
     ("weir_store_workers", "Threads with a session of the store."),
     ("weir_store_queued", "Requests that wait for a store worker."),
+    ("weir_store_queue_limit", "Most requests that wait for a store worker."),
     ("weir_store_busy_seconds_total", "Time with a batch in the store."),
     ("weir_store_request_seconds_total", "Time in the store, over requests."),
     ("weir_store_batch_size", "Requests in a batch."),
@@ -257,6 +310,9 @@ const HELP: &[(&str, &str)] = &[
     ("weir_lock_queue_seconds_total", "Time that writes waited for the lock."),
     ("weir_store_leases_total", "Times the server took ownership of the store."),
     ("weir_store_up", "Whether the server owns the store."),
+    ("weir_store_epoch", "The number of the lease, while the server owns the store."),
+    ("weir_store_refuses_writes", "Whether the store refused the last batch of writes, whatever was in it."),
+    ("weir_store_last_error_timestamp_seconds", "When the store failed last, and the reason as a label."),
     ("weir_replica_up", "Whether the replica can be read."),
     ("weir_replica_reads_total", "Reads that the replica answered."),
     ("weir_replica_lag_bytes", "Log the replica has not confirmed."),
@@ -271,8 +327,14 @@ const HELP: &[(&str, &str)] = &[
     ("weir_uptime_seconds", "Since the start."),
 ];
 
-/// The suffix of a bucket of a histogram; `/stats` shows none.
+/// Shown by `/stats` alone: their labels have values without end.
+const NOT_IN_PROMETHEUS: [&str; 2] = ["weir_prefix_requests", "weir_store_last_error_timestamp_seconds"];
+
+/// The suffix of a bucket of a histogram.
 const BUCKET: &str = "_bucket";
+
+/// The histogram whose buckets `/stats` shows.
+const IN_BUCKETS: &str = "weir_http_request_duration_seconds";
 
 /// The samples of all metrics.
 #[derive(Default)]
@@ -327,7 +389,7 @@ impl Samples {
     /// Prometheus text, version 0.0.4.
     fn prometheus(&self) -> String {
         let mut text = String::new();
-        for (name, help) in HELP {
+        for (name, help) in HELP.iter().filter(|(name, _)| !NOT_IN_PROMETHEUS.contains(name)) {
             let mut samples = self.list.iter().filter(|sample| sample.name == *name).peekable();
             let Some(first) = samples.peek() else { continue };
             let kind = match first.suffix {
@@ -344,9 +406,9 @@ impl Samples {
         text
     }
 
-    /// One flat JSON object: name with labels → number; histograms by their `_sum` and `_count`.
+    /// One flat JSON object: name with labels → number; histograms by their `_sum` and `_count`, and one by its buckets.
     fn json(&self) -> String {
-        let shown = self.list.iter().filter(|sample| sample.suffix != BUCKET);
+        let shown = self.list.iter().filter(|sample| sample.suffix != BUCKET || sample.name == IN_BUCKETS);
         let entry = |Sample { name, suffix, labels, value }: &Sample| {
             (format!("{name}{suffix}{labels}"), (*value).into())
         };

@@ -2,12 +2,14 @@
 //!
 //! Pure but for the clock of the `Date` field.
 
+use super::dashboard;
 use super::error::Failure;
 use super::head::ReadCondition;
 use crate::tiered::Served;
 use http1::request::{self, Head, Method};
 use http1::{Framing, Writer, response};
 use kv::{Precondition, Row, Version};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -62,14 +64,19 @@ impl Request {
 pub(super) enum Answer {
     Row { row: Row, condition: ReadCondition, served: Served },
     Made { status: u16, version: Option<Version> },
-    Page { status: u16, content_type: &'static str, text: String },
+    Page { status: u16, content_type: &'static str, text: Cow<'static, str> },
 }
 
 pub(super) const TEXT: &str = "text/plain";
 pub(super) const JSON: &str = "application/json";
+pub(super) const HTML: &str = "text/html; charset=utf-8";
 
 impl Answer {
-    pub(super) fn page(status: u16, content_type: &'static str, text: impl Into<String>) -> Answer {
+    pub(super) fn page(
+        status: u16,
+        content_type: &'static str,
+        text: impl Into<Cow<'static, str>>,
+    ) -> Answer {
         Answer::Page { status, content_type, text: text.into() }
     }
 }
@@ -169,10 +176,16 @@ pub(super) fn write_page(
     content_type: &str,
     body: &str,
 ) {
-    start(output, status, request.persistence())
+    let writer = start(output, status, request.persistence())
         .field("Content-Type", content_type.as_bytes())
-        .field("Cache-Control", b"no-store")
-        .end_with_length(body.len() as u64);
+        .field("Cache-Control", b"no-store");
+    let writer = match content_type {
+        HTML => {
+            writer.lines(dashboard::HEADERS).field("Content-Security-Policy", dashboard::policy().as_bytes())
+        }
+        _ => writer,
+    };
+    writer.end_with_length(body.len() as u64);
     if request.method != Some(Method::Head) {
         output.extend_from_slice(body.as_bytes());
     }

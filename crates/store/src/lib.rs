@@ -17,8 +17,8 @@ mod postgres;
 mod sql;
 
 pub use batcher::{
-    Batcher, Batching, Config, Meters, Observer, Receiver, Reply, Sender, Status, WorkerMeters, WriteRequest,
-    Written, channel,
+    Batcher, Batching, Config, LastError, Meters, Observer, Receiver, Reply, Sender, Status, WorkerMeters,
+    WriteRequest, Written, channel,
 };
 #[cfg(feature = "test-support")]
 pub use embedded::fuzz;

@@ -34,6 +34,8 @@ pub const READYZ: &str = "/readyz";
 pub const METRICS: &str = "/metrics";
 /// The counters as one flat JSON object: metric name (labels included) to number.
 pub const STATS: &str = "/stats";
+/// A page for people that shows them live.
+pub const DASHBOARD: &str = "/dashboard";
 
 /// Where a server with `--lab` adds injected faults, and removes them: `PUT ?NAME=VALUE&…` and `DELETE`, both answered with 204.
 pub const INJECT: &str = "/inject";

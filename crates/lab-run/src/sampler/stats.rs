@@ -28,6 +28,10 @@ fn parse(body: &[u8], into: &mut Reading) -> io::Result<()> {
     for (name, value) in values {
         let Some(value) = value.as_f64() else { continue };
         let metric = name.split('{').next().unwrap_or(&name);
+        if metric.ends_with("_bucket") {
+            // The load generator measures latencies itself, and better.
+            continue;
+        }
         if COUNTER_ENDINGS.iter().any(|ending| metric.ends_with(ending)) {
             into.count(format!("stats.{name}"), value);
         } else {
@@ -45,7 +49,8 @@ mod tests {
     fn counters_and_gauges_are_told_apart_by_their_names() {
         let body = br#"{"weir_http_requests_total{method=\"get\",code=\"200\"}": 7,
             "weir_store_duration_seconds_sum": 1.5, "weir_store_duration_seconds_count": 3,
-            "weir_cache_bytes": 1024, "weir_store_workers{operation=\"write\"}": 2, "version": "0.1"}"#;
+            "weir_cache_bytes": 1024, "weir_store_workers{operation=\"write\"}": 2, "version": "0.1",
+            "weir_http_request_duration_seconds_bucket{le=\"1\"}": 3}"#;
         let mut reading = Reading::default();
         parse(body, &mut reading).unwrap();
         assert_eq!(reading.counters.len(), 3);

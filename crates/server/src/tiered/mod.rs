@@ -13,7 +13,7 @@ mod shards;
 pub use cache::{Counts as CacheCounts, ShadowCounts};
 pub use replica::Replica;
 pub use shards::{Shard, Tiers};
-pub use store::{Error, Flush, Kind, Meters, SHARDS_MAX, Status, WorkerMeters, Workers};
+pub use store::{Error, Flush, Kind, LastError, Meters, SHARDS_MAX, Status, WorkerMeters, Workers};
 
 use cache::{Cache, Place};
 use flight::{Flight, Flights};

@@ -19,12 +19,13 @@ use super::{Error, Flush, Kind, Part, Role, Store, Workers};
 use kv::counters::{Counter, Histogram};
 use kv::faults::FaultInjector;
 use kv::{Key, Precondition, Row, Version};
+use parking_lot::Mutex;
 use queue::Queues;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Runtime;
 use tokio::sync::{RwLock, mpsc, watch};
 
@@ -165,6 +166,15 @@ impl Status {
     }
 }
 
+/// A failure of the store itself, not of one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastError {
+    /// When it happened.
+    pub at: SystemTime,
+    /// What happened. It may name hosts and users.
+    pub what: String,
+}
+
 /// Is notified when the store is owned and when it is lost, on the owner thread. `()` ignores it.
 pub trait Observer: Send + Sync {
     /// The server owns the store and no earlier statement can take effect any more; requests will be served from now on.
@@ -233,6 +243,7 @@ struct Shared {
     conditions: RwLock<()>,
     /// Whether the last batch of writes was refused whatever was in it.
     refuses_writes: AtomicBool,
+    last_error: Mutex<Option<LastError>>,
     meters: Arc<Meters>,
 }
 
@@ -260,6 +271,7 @@ impl Batcher {
             clearing: AtomicBool::new(false),
             conditions: RwLock::default(),
             refuses_writes: AtomicBool::new(false),
+            last_error: Mutex::default(),
             meters: Arc::default(),
         });
         let (reads, read_threads) = worker::spawn::<ReadRequest>("weir-read", workers.read, &shared)?;
@@ -341,6 +353,16 @@ impl Batcher {
         self.shared.refuses_writes.load(Relaxed)
     }
 
+    /// Why the store was lost, could not be acquired, or began to refuse writes, the last time that it happened.
+    pub fn last_error(&self) -> Option<LastError> {
+        self.shared.last_error.lock().clone()
+    }
+
+    /// Most requests that may wait in one queue.
+    pub fn queue_limit(&self) -> usize {
+        self.shared.config.queue_requests
+    }
+
     /// What the workers counted so far.
     pub fn meters(&self) -> Arc<Meters> {
         Arc::clone(&self.shared.meters)
@@ -404,6 +426,11 @@ fn have_ended(threads: &[JoinHandle<()>]) -> bool {
 }
 
 impl Shared {
+    /// Remembers why the store cannot be used.
+    fn failed(&self, what: String) {
+        *self.last_error.lock() = Some(LastError { at: SystemTime::now(), what });
+    }
+
     /// A version greater than all before it.
     fn next_version(&self) -> Version {
         Version(self.last_version.fetch_add(1, Relaxed) + 1)

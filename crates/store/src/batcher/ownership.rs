@@ -96,6 +96,9 @@ impl Owner {
 
     /// Announces a status to the workers, unless they know it already or the server ends; whether it was news.
     fn announce(&self, news: Status) -> bool {
+        if let Status::Down(reason) = &news {
+            self.shared.failed(reason.clone());
+        }
         self.shared.status.send_if_modified(|status| {
             let is_news = *status != Status::Stopped && *status != news;
             if is_news {

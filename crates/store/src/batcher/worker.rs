@@ -470,9 +470,10 @@ async fn commit(
     refused: &mut VecDeque<batch::Group>,
 ) -> Result<Instant, Error> {
     let written = write(session, &mut groups, shared).await;
-    let refuses = matches!(&written, Err(error) if error.kind() == Kind::Refused);
-    if shared.refuses_writes.load(Relaxed) != refuses {
-        shared.refuses_writes.store(refuses, Relaxed);
+    let refusal = written.as_ref().err().filter(|error| error.kind() == Kind::Refused);
+    if shared.refuses_writes.load(Relaxed) != refusal.is_some() {
+        shared.refuses_writes.store(refusal.is_some(), Relaxed);
+        refusal.into_iter().for_each(|error| shared.failed(error.to_string()));
     }
     let error = match written {
         Ok(found) => {

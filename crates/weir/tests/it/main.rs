@@ -3,6 +3,8 @@
 mod support;
 
 mod audit;
+mod browser;
+mod dashboard;
 mod dialects;
 mod compare;
 mod docs;

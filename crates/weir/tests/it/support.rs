@@ -305,8 +305,8 @@ impl Client {
         let status = lines[0].strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
         let status: u16 = status.ok_or_else(|| invalid(&lines[0]))?;
         let split = |line: &String| {
-            let (name, value) = line.split_once(": ").unwrap_or((line, ""));
-            (name.to_ascii_lowercase(), value.to_owned())
+            let (name, value) = line.split_once(':').unwrap_or((line, ""));
+            (name.to_ascii_lowercase(), value.trim().to_owned())
         };
         let headers: Vec<(String, String)> = lines[1..].iter().map(split).collect();
         let length = headers.iter().find(|(name, _)| name == "content-length");

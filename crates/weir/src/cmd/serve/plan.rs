@@ -86,6 +86,12 @@ impl Plan {
         Options {
             listen: args.listen.clone(),
             compat: args.compat.clone(),
+            stores: self
+                .store_urls
+                .iter()
+                .filter_map(|url| url.split(':').next())
+                .map(str::to_owned)
+                .collect(),
             hosts: args.host.clone(),
             faults: self.faults.clone(),
             cache_entries: args.cache_entries,
