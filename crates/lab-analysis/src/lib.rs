@@ -21,7 +21,7 @@ pub mod waits;
 mod waiting;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
-pub use bottleneck::{Bottleneck, Evidence, Grade, Growth, RULES, Reason};
+pub use bottleneck::{Bottleneck, Ceiling, Evidence, Grade, Growth, RULES, Reason};
 pub use capacity::{Capacity, Decline};
 pub use checks::{CHECKS, Check, Checked, Confidence, Outcome, Trust};
 pub use compare::{Comparison, MEASURES, compare};

@@ -33,7 +33,7 @@ fn a_processor_that_limits_is_named_with_what_is_next() {
     assert_eq!(bottleneck.levels, [8, 16, 32, 64]);
     let next = bottleneck.next.as_ref().unwrap();
     assert_eq!(next.resource, "disk");
-    assert!((next.ceiling().unwrap() / 1000.0 - 1.0).abs() < 0.02);
+    assert!((next.ceiling().unwrap().rps / 1000.0 - 1.0).abs() < 0.02);
     assert!((bottleneck.named[0].demand_us.unwrap() / 2000.0 - 1.0).abs() < 0.02);
     assert!(found.rows.iter().all(|row| row.usable() && row.runs == 3));
     assert!(found.knee.as_ref().unwrap().sharp && found.decline.is_none());

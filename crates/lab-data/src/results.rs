@@ -243,6 +243,9 @@ pub struct Resource {
     /// Counters in seconds of its own threads: what they computed, and how long they waited for a core to do so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub computing: Vec<String>,
+    /// Counters in seconds for which the hypervisor gave its cores to other machines: so much less there is of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stolen: Vec<String>,
     /// Names of the resources that may be held while this one is waited for or used. What is within none is a client's own place:
     /// each client is in one of these at a time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -429,14 +432,16 @@ impl Trial {
     /// Busy share of `resource` in the window, 0–1; `None` where one of its counters was not read.
     pub fn utilization(&self, resource: &Resource) -> Option<f64> {
         let busy = resource.busy.iter().map(|name| self.per_sec(name)).sum::<Option<f64>>()?;
-        (self.elapsed_secs > 0.0).then(|| busy / self.servers(resource))
+        let servers = self.servers(resource);
+        (self.elapsed_secs > 0.0 && servers > 0.0).then(|| busy / servers)
     }
 
-    /// How many requests `resource` works on at once in this trial.
+    /// How many requests `resource` works on at once in this trial. Of cores, what the hypervisor left of them.
     pub fn servers(&self, resource: &Resource) -> f64 {
         let told = resource.servers_gauge.as_ref().and_then(|gauge| self.opened.gauges.get(gauge));
         let told = told.copied().filter(|servers| *servers > 0.0).unwrap_or(resource.servers);
         // A quota above the generator's group may leave it more than its cores.
-        if resource.kind == ResourceKind::Generator { told.min(resource.servers) } else { told }
+        let told = if resource.kind == ResourceKind::Generator { told.min(resource.servers) } else { told };
+        told - resource.stolen.iter().filter_map(|name| self.per_sec(name)).sum::<f64>()
     }
 }

@@ -90,13 +90,21 @@ fn limit(found: &WorkloadFindings) -> Answer {
     let (named, busy) = (sentences::limits(&bottleneck.named), sentences::busy(&bottleneck.named));
     let next = bottleneck.next.as_ref().and_then(|of| Some((&of.resource, of.ceiling()?)));
     let next = Some(match next {
-        Some((name, rps)) => format!("next limit: {name}, at {} req/s", short(rps)),
+        Some((name, at)) => {
+            let or_more = if at.or_more { " or more" } else { "" };
+            format!("next limit: {name}, at {} req/s{or_more}", short(at.rps))
+        }
         None => "next limit: unknown".to_owned(),
     });
     let said = |said: &str, why: &str| answer("limit", said.to_owned(), [Some(why.to_owned())]);
     match bottleneck.grade {
         Grade::Confirmed => answer("limit", format!("{named}, {busy} (confirmed)"), [next]),
         Grade::Supported => answer("limit", format!("{named}, {busy} (supported)"), [next]),
+        Grade::Suspected => {
+            let (clients, most) = bottleneck.named[0].at_most_clients.unwrap_or_default();
+            let busy = format!("{} busy at {}", percent(most, 0), count(clients, "client"));
+            answer("limit", format!("{named}, {busy} (suspected)"), [next])
+        }
         Grade::Delay => said("a delay", "no resource is saturated: more clients get more"),
         Grade::FastFail => said("it fails fast", "failures rise, goodput does not"),
         Grade::Generator => match bottleneck.named.first() {

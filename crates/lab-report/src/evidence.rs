@@ -14,7 +14,9 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     }
     let bottleneck = &found.bottleneck;
     let heading = match bottleneck.grade {
-        Grade::Confirmed | Grade::Supported => format!("Why {}", sentences::limits(&bottleneck.named)),
+        Grade::Confirmed | Grade::Supported | Grade::Suspected => {
+            format!("Why {}", sentences::limits(&bottleneck.named))
+        }
         _ => "What the resources show".to_owned(),
     };
     let mut page = vec![Block::Part(heading), Block::Notes(sentences::evidence(found))];
@@ -24,7 +26,7 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
             "At {}. Demand: busy time per request, ± its standard deviation over these levels. 100 % busy at: the throughput at \
-             which the resource would be busy all the time; – if its demand falls with the load (batching). Queue growth: of each \
+             which the resource would be busy all the time; ≥ if its demand falls with the load (batching). Queue growth: of each \
              client added, how many wait there. Pressure: share of the time in which some thread waited for a CPU or for I/O \
              (Linux PSI), or a quota stopped it.",
             format::levels(&bottleneck.levels)
@@ -61,7 +63,9 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
         let varies = finite(of.demand_variation).map(|share| format!(" ±{}", percent(share, 0)));
         Some(latency(Some(of.demand_us?)) + &varies.unwrap_or_default())
     }),
-    ("100 % busy at, req/s", |(of, _)| of.ceiling().map(short)),
+    ("100 % busy at, req/s", |(of, _)| {
+        of.ceiling().map(|at| if at.or_more { format!("≥ {}", short(at.rps)) } else { short(at.rps) })
+    }),
     ("queue growth", |(of, _)| finite(of.queue_growth).map(|growth| number(growth, 2))),
     ("<pressure", |(of, _)| of.pressure.map(|of| format!("{} {}", of.of.name(), percent(of.share, 0)))),
 ];

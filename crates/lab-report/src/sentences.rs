@@ -103,6 +103,11 @@ fn reason(of: &Reason) -> String {
             "Slowing {resource} reduced goodput as predicted, but its utilization is {}, below the 85 % from which it is named.",
             percent(*utilization, 0)
         ),
+        Reason::SaturatedAtMost { resource, utilization, clients } => format!(
+            "At {} {resource} is {} busy. The levels that decide do not show it, so it is only suspected.",
+            count(*clients, "client"),
+            percent(*utilization, 0)
+        ),
         Reason::NotBusy { resource, utilization } => {
             busy(resource, *utilization, "below the 95 % from which it would explain the queue")
         }

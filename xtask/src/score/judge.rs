@@ -221,7 +221,7 @@ fn judge_case(run: &Run, found: &[Findings], imposed: &truth::Case) -> Case {
 pub(crate) fn verdict(bottleneck: &Bottleneck) -> LimitVerdict {
     let named = || bottleneck.named.iter().map(|of| of.limit.unwrap_or(Limit::Other));
     match bottleneck.grade {
-        Grade::Confirmed | Grade::Supported => LimitVerdict::Limits(named().collect()),
+        Grade::Confirmed | Grade::Supported | Grade::Suspected => LimitVerdict::Limits(named().collect()),
         Grade::Delay => LimitVerdict::Nothing,
         Grade::FastFail => LimitVerdict::FastFail,
         Grade::Generator => LimitVerdict::Limits([Limit::Generator].into()),

@@ -87,6 +87,7 @@ fn table_of_cases(cases: &[Case]) -> String {
         let grade = case.grade.and_then(|grade| match grade {
             Grade::Confirmed => Some("confirmed"),
             Grade::Supported => Some("supported"),
+            Grade::Suspected => Some("suspected"),
             Grade::Delay => Some("a delay"),
             Grade::FastFail => Some("fails fast"),
             Grade::Generator => Some("generator"),

@@ -3,7 +3,7 @@
 use super::{CONSTANT, EARLY, Evidence, SHOULDER_FALL};
 use crate::capacity::{Capacity, SHOULDER};
 use crate::knee::Knee;
-use crate::rows::{POOL_SEEN, Row, SATURATED, Use, usable};
+use crate::rows::{POOL_SEEN, Row, SATURATED, Use, best, usable};
 use crate::waiting::holding;
 use lab_data::results::{Limit, Resource, ResourceKind};
 use stats::{mean, variation};
@@ -26,8 +26,8 @@ pub(super) fn deciding<'a>(rows: &'a [Row], capacity: &Capacity, knee: Option<&K
 
 /// The usable levels around the best one whose goodput is hardly less than its; only that level where the clients do not
 /// double over them, since then too little was asked of the target to tell.
-fn shoulder(rows: &[Row], best: u32) -> Vec<&Row> {
-    let Some(at) = rows.iter().position(|row| row.level == best) else { return Vec::new() };
+fn shoulder(rows: &[Row], best_level: u32) -> Vec<&Row> {
+    let Some(at) = rows.iter().position(|row| row.level == best_level) else { return Vec::new() };
     let near = |row: &&Row| row.usable() && row.rps() >= SHOULDER * rows[at].rps();
     let below = rows[..at].iter().rev().take_while(near).count();
     let above = rows[at + 1..].iter().take_while(near).count();
@@ -83,7 +83,13 @@ pub(super) fn evidence(
         demand_us,
         demand_variation,
         ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
+        least_rps: best(deciding.iter().copied())
+            .and_then(|row| Some(first.servers * 1e6 / row.resources[i].demand_us.filter(|us| *us > 0.0)?)),
         load_dependent: first.kind != ResourceKind::Cap && (falls || early),
+        at_most_clients: usable(rows)
+            .next_back()
+            .filter(|row| capacity.rps().is_some_and(|rps| row.rps() >= EARLY * rps.mean))
+            .and_then(|row| Some((row.level, row.resources[i].utilization?))),
         reached_at: usable(rows).filter(|row| is_saturated(row)).count(),
         computing: mean(uses.iter().filter_map(|of| of.computing)),
         limit: limit_of(of, alone.map(String::as_str)),

@@ -67,6 +67,8 @@ pub enum Grade {
     Confirmed,
     /// The same without the last.
     Supported,
+    /// Nothing carries it at the levels that decide, but with the most clients it is saturated, and no queue speaks against it.
+    Suspected,
     /// Nothing is: clients spend their time in a delay that any number of them can be in at once.
     Delay,
     /// Failures answer faster than successes: what looks like throughput is none.
@@ -75,6 +77,15 @@ pub enum Grade {
     Generator,
     /// Nothing measured carries a name.
     NotIdentified,
+}
+
+/// The throughput at which a resource is busy all the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ceiling {
+    /// Requests per second.
+    pub rps: f64,
+    /// Whether it may be more: the demand falls with load.
+    pub or_more: bool,
 }
 
 /// A resource at the levels that decide.
@@ -96,8 +107,12 @@ pub struct Evidence {
     pub demand_variation: Option<f64>,
     /// What it could carry at most, in requests per second: m / D.
     pub ceiling_rps: Option<f64>,
+    /// The same by its demand at the level with the most goodput: where demand falls with load, it can carry at least that.
+    pub least_rps: Option<f64>,
     /// Whether its demand falls as load grows: batching, or a figure that is no utilization.
     pub load_dependent: bool,
+    /// The most clients, and its busy share with so many; `None` where goodput has collapsed there.
+    pub at_most_clients: Option<(u32, f64)>,
     /// At how many of all usable levels it was saturated.
     pub reached_at: usize,
     /// Set where this is no resource but a class of database waits; `utilization` is then the share it holds.
@@ -130,11 +145,11 @@ impl Evidence {
         }
     }
 
-    /// The throughput at which it would be busy all the time; `None` where its demand is no constant, or mostly noise.
-    pub fn ceiling(&self) -> Option<f64> {
-        let is_known =
-            !self.load_dependent && self.kind != ResourceKind::Indication && self.utilization >= BUSY_MIN;
-        self.ceiling_rps.filter(|_| is_known)
+    /// The throughput at which it would be busy all the time; `None` where its demand is mostly noise.
+    pub fn ceiling(&self) -> Option<Ceiling> {
+        let is_known = self.kind != ResourceKind::Indication && self.utilization >= BUSY_MIN;
+        let rps = if self.load_dependent { self.least_rps } else { self.ceiling_rps };
+        rps.filter(|_| is_known).map(|rps| Ceiling { rps, or_more: self.load_dependent })
     }
 
     /// Whether the utilization law says that it is a limit.
@@ -238,7 +253,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
 }
 
 /// What would limit next, if nothing that is `named` did: of the others that can limit the one with the lowest ceiling, but none
-/// below the capacity, or below what is named.
+/// below the capacity, or below what is named. A ceiling that may be higher counts where no other is known.
 fn next(evidence: &[Evidence], named: &[usize], capacity_rps: f64) -> Option<Evidence> {
     // A pool that waits for the database has no ceiling of its own, nor have workers that wait for a core.
     let is_held = |of: &Evidence, winner: &Evidence| {
@@ -249,8 +264,9 @@ fn next(evidence: &[Evidence], named: &[usize], capacity_rps: f64) -> Option<Evi
     let may = |of: &Evidence| of.can_limit() && !winners.iter().any(|winner| is_held(of, winner));
     let others = evidence.iter().enumerate().filter(|(i, of)| !named.contains(i) && may(of));
     let ceilings = others.filter_map(|(_, of)| Some((of.ceiling()?, of)));
-    let above = ceilings.filter(|(rps, _)| *rps > capacity_rps && Some(*rps) >= of_winners);
-    above.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, of)| of.clone()).filter(|_| !named.is_empty())
+    let above = ceilings.filter(|(at, _)| at.rps > capacity_rps && Some(at.rps) >= of_winners);
+    let lowest = above.min_by(|(a, _), (b, _)| a.or_more.cmp(&b.or_more).then(a.rps.total_cmp(&b.rps)));
+    lowest.map(|(_, of)| of.clone()).filter(|_| !named.is_empty())
 }
 
 /// Of the highest level that failed fast, where no level above it was usable.

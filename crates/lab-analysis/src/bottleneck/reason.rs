@@ -33,6 +33,15 @@ pub enum Reason {
         /// Whether it is busy enough to be named.
         is_named: bool,
     },
+    /// It is saturated with the most clients, and nothing else names anything.
+    SaturatedAtMost {
+        /// The resource.
+        resource: String,
+        /// Its busy share there, 0–1.
+        utilization: f64,
+        /// So many.
+        clients: u32,
+    },
     /// There is a queue for it, and it is not busy enough to explain that.
     NotBusy {
         /// The resource.

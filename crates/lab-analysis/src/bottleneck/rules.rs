@@ -3,7 +3,7 @@
 use super::queues::Queues;
 use super::{Evidence, Grade, Reason};
 use crate::interventions::Shown;
-use crate::rows::FastFail;
+use crate::rows::{FastFail, SATURATED};
 use lab_data::results::{Limit, ResourceKind};
 
 /// A queue that takes at least so many of each client more is where they pile up.
@@ -169,6 +169,12 @@ pub const RULES: &[Rule] = &[
         apply: |case| case.slowed().filter(|found| found.grade == Grade::Supported),
     },
     Rule {
+        name: "suspected",
+        about: "no other rule names anything, and a processor, quota or rate of the target is saturated with the most clients, where \
+                no queue is another's and goodput has not collapsed",
+        apply: |case| case.suspected(),
+    },
+    Rule {
         name: "none",
         about: "no resource that was read carries the throughput: a lock, or something nobody samples",
         apply: |case| {
@@ -188,12 +194,31 @@ impl Case {
     pub(super) fn conclude(&self) -> Conclusion {
         let first = RULES.iter().find_map(|rule| (rule.apply)(self));
         let first = first.unwrap_or_else(|| Conclusion::of(Grade::NotIdentified, Vec::new()));
-        match self.slowed() {
-            Some(slowed) if first.grade == Grade::NotIdentified => {
-                Conclusion { because: [first.because, slowed.because].concat(), ..slowed }
+        [Case::slowed, Case::suspected].into_iter().fold(first, |found, ask| match ask(self) {
+            Some(more) if found.grade == Grade::NotIdentified => {
+                Conclusion { because: [found.because, more.because].concat(), ..more }
             }
-            _ => first,
-        }
+            _ => found,
+        })
+    }
+
+    /// What is saturated only with the most clients: on a busy machine the levels that decide may be the wrong ones.
+    fn suspected(&self) -> Option<Conclusion> {
+        let queues = self.queues.as_ref().filter(|of| !self.is_open && of.unaccounted < PILES_UP)?;
+        let holder = match queues.outer().first() {
+            Some((name, growth)) if *growth >= PILES_UP => Some(&self.evidence[self.index(name)?]),
+            _ => None,
+        };
+        let may = |of: &Evidence| {
+            let is_its_queue = holder.is_none_or(|holder| of.id == holder.id || is_inside(of, holder));
+            of.is_hard && of.can_limit() && of.slowed != Some(Shown::NotLimit) && is_its_queue
+        };
+        let full = |at: &usize| self.evidence[*at].at_most_clients.filter(|(_, busy)| *busy >= SATURATED);
+        let at = self.all(may).into_iter().find(|at| full(at).is_some())?;
+        let (clients, utilization) = full(&at)?;
+        let resource = self.evidence[at].resource.clone();
+        let why = Reason::SaturatedAtMost { resource, utilization, clients };
+        Some(Conclusion::of(Grade::Suspected, vec![at]).why(why))
     }
 
     fn slowed(&self) -> Option<Conclusion> {

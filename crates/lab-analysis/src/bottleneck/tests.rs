@@ -207,7 +207,7 @@ fn workers_are_excused_by_a_saturated_processor_and_by_nothing_else() {
     assert_eq!(verdict(&results), (Grade::Supported, vec![Limit::ServerWorkers]));
     let next = found(&results).bottleneck.next.unwrap();
     assert_eq!(next.resource, "server CPU");
-    assert!((next.ceiling().unwrap() / 1250.0 - 1.0).abs() < 0.05);
+    assert!((next.ceiling().unwrap().rps / 1250.0 - 1.0).abs() < 0.05);
 }
 
 /// Of two with the same limit the longer queue may be in front of the one that is busy a little less.
@@ -469,6 +469,7 @@ fn an_intervention_that_failed_counts_in_no_round() {
 #[test]
 fn the_next_limit_is_never_below_the_named_one_nor_the_capacity() {
     let evidence = |rps: f64| Evidence { utilization: 0.5, ceiling_rps: Some(rps), ..Evidence::default() };
+    let batching = |of: Evidence| Evidence { load_dependent: true, least_rps: of.ceiling_rps, ..of };
     let levels = [50.0, 90.0, 100.0, 101.0, 110.0, 250.0];
     for (a, b, c) in levels.iter().flat_map(|a| levels.iter().flat_map(move |b| levels.map(|c| (*a, *b, c))))
     {
@@ -476,18 +477,82 @@ fn the_next_limit_is_never_below_the_named_one_nor_the_capacity() {
         for named in [&[0][..], &[0, 1], &[0, 1, 2]] {
             let floor = all[..named.len()].iter().copied().fold(100.0, f64::max);
             let expected = all[named.len()..].iter().filter(|of| **of > 100.0 && **of >= floor);
-            let found = next(&all.map(evidence), named, 100.0).and_then(|of| of.ceiling());
-            assert_eq!(found, expected.copied().min_by(f64::total_cmp), "{all:?}, named {named:?}");
+            let expected = expected.copied().min_by(f64::total_cmp);
+            let found = |of: [Evidence; 3]| next(&of, named, 100.0).and_then(|of| of.ceiling());
+            let or_more = |or_more| expected.map(|rps| Ceiling { rps, or_more });
+            assert_eq!(found(all.map(evidence)), or_more(false), "{all:?}, named {named:?}");
+            assert_eq!(found(all.map(evidence).map(batching)), or_more(true), "{all:?}, named {named:?}");
         }
         assert!(next(&all.map(evidence), &[], 100.0).is_none());
     }
 }
 
 #[test]
-fn what_is_hardly_busy_or_does_more_when_busier_has_no_ceiling() {
-    let evidence = Evidence { utilization: 0.5, ceiling_rps: Some(100.0), ..Evidence::default() };
-    assert_eq!(evidence.ceiling(), Some(100.0));
+fn what_is_hardly_busy_has_no_ceiling_and_what_does_more_when_busier_a_lower_bound() {
+    let (ceiling_rps, least_rps) = (Some(100.0), Some(120.0));
+    let evidence = Evidence { utilization: 0.5, ceiling_rps, least_rps, ..Evidence::default() };
+    assert_eq!(evidence.ceiling(), Some(Ceiling { rps: 100.0, or_more: false }));
     assert_eq!(Evidence { utilization: 0.01, ..evidence.clone() }.ceiling(), None);
-    assert_eq!(Evidence { load_dependent: true, ..evidence.clone() }.ceiling(), None);
+    let batching = Evidence { load_dependent: true, ..evidence.clone() };
+    assert_eq!(batching.ceiling(), Some(Ceiling { rps: 120.0, or_more: true }));
     assert_eq!(Evidence { kind: ResourceKind::Indication, ..evidence }.ceiling(), None);
+}
+
+#[test]
+fn a_ceiling_that_may_be_higher_is_next_only_if_no_other_is_known() {
+    let of = |rps: f64, load_dependent| {
+        let (ceiling_rps, least_rps) = (Some(rps / 2.0), Some(rps));
+        Evidence { utilization: 0.5, ceiling_rps, least_rps, load_dependent, ..Evidence::default() }
+    };
+    let firm = Evidence { ceiling_rps: Some(900.0), ..of(900.0, false) };
+    let named = Evidence { ceiling_rps: Some(100.0), ..of(100.0, false) };
+    let found = |of: &[Evidence]| next(of, &[0], 95.0).and_then(|of| of.ceiling());
+    let flush = Ceiling { rps: 300.0, or_more: true };
+    assert_eq!(found(&[named.clone(), of(400.0, true), of(300.0, true)]), Some(flush));
+    assert_eq!(found(&[named, of(300.0, true), firm]), Some(Ceiling { rps: 900.0, or_more: false }));
+}
+
+/// On a busy machine the level with the most goodput may be one below the limit.
+#[test]
+fn what_is_saturated_only_with_the_most_clients_is_suspected() {
+    let of = |most: f64, waiting: fn(f64) -> f64| {
+        let mut results = scene(&[
+            actor("server workers", Limit::ServerWorkers, |_| (0.8, Some(0.0), None)),
+            actor("server CPU", Limit::ServerCpu, |_| (0.0, None, None)).within(&["server workers"]),
+        ]);
+        for trial in &mut results.trials {
+            let (clients, secs) = (f64::from(trial.level), trial.elapsed_secs);
+            let busy = if trial.level == 64 { most } else { 0.3 + 0.02 * clients.min(20.0) };
+            grow(trial, "server CPU.busy", busy * secs);
+            grow(trial, "server workers.waiting", waiting(clients) * secs);
+        }
+        let bottleneck = found(&results).bottleneck;
+        let said = bottleneck.named.iter().map(|of| of.resource.clone()).collect::<Vec<String>>();
+        (bottleneck.grade, said.join(", "), bottleneck.because)
+    };
+    let (grade, named, because) = of(0.97, |n| 0.9 * n);
+    assert_eq!((grade, named.as_str()), (Grade::Suspected, "server CPU"), "{because:?}");
+    let why = because.last();
+    assert!(matches!(why, Some(Reason::SaturatedAtMost { clients: 64, .. })), "{because:?}");
+    assert_eq!(of(0.93, |n| 0.9 * n).0, Grade::NotIdentified, "not saturated");
+    // Somebody else has the clients.
+    assert_eq!(of(0.97, |_| 0.0).0, Grade::NotIdentified, "nobody waits for what it serves");
+}
+
+/// A core of which other machines have a fifth is full at four fifths.
+#[test]
+fn what_the_hypervisor_takes_of_a_core_is_not_there() {
+    let named = |stolen: &[&str]| {
+        let busy = |n: f64| (if n < 2.0 { 0.4 } else { 0.78 }, Some((n - 1.0).max(0.0)), None);
+        let mut results = scene(&[actor("server CPU", Limit::ServerCpu, busy)]);
+        results.resources[0].stolen = stolen.iter().map(|name| (*name).to_owned()).collect();
+        for trial in &mut results.trials {
+            let secs = trial.elapsed_secs;
+            grow(trial, "core.0.steal_secs", 0.2 * secs);
+        }
+        let bottleneck = found(&results).bottleneck;
+        (bottleneck.grade, bottleneck.named.first().map(|of| (of.utilization * 1000.0).round()))
+    };
+    assert_eq!(named(&[]), (Grade::NotIdentified, None));
+    assert_eq!(named(&["core.0.steal_secs"]), (Grade::Supported, Some(975.0)));
 }

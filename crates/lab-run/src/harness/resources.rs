@@ -140,6 +140,7 @@ impl Row {
         let shard = shard.map(|shard| format!(" of shard {shard}")).unwrap_or_default();
         let name = self.name.replace("{operation}", operation.unwrap_or_default());
         Some(Resource {
+            stolen: Vec::new(),
             name: name.replace("{shard}", &shard),
             busy: counter("_busy_seconds_total").into_iter().collect(),
             // What the server has none of is not in use.
@@ -183,25 +184,37 @@ fn processors(placements: &[Placement], reading: &Reading, own: &[Resource]) -> 
         }
     }
     let mut resources: Vec<Resource> = Vec::new();
-    for (cores, parts) in shared {
-        let cores = cores.len() as f64;
+    for (own_cores, parts) in shared {
+        let cores = own_cores.len() as f64;
         let under_quota = |part: &&str| {
             let gauge = format!("{part}.quota_cores");
             let quota = reading.gauges.get(&gauge).filter(|quota| **quota < cores)?;
-            Some(Resource { servers_gauge: Some(gauge), ..cpu(&[part], *quota, true, own) })
+            Some(Resource { servers_gauge: Some(gauge), ..cpu(&[part], Share::Quota(*quota), own) })
         };
         let quotas: Vec<Resource> = parts.iter().filter_map(under_quota).collect();
         // Alone on its cores it can use no more of them than its quota.
         let is_whole = parts.len() > 1 || quotas.is_empty();
-        resources.extend(is_whole.then(|| cpu(&parts, cores, false, own)));
+        resources.extend(is_whole.then(|| cpu(&parts, Share::Cores(own_cores), own)));
         resources.extend(quotas);
     }
     resources
 }
 
+/// What processor time parts may use.
+#[derive(Clone, Copy)]
+enum Share<'a> {
+    Cores(&'a [usize]),
+    Quota(f64),
+}
+
 /// Cores, or a quota. What clients hold while `parts` compute is among `own`; its queue is the scheduler's, and nobody counts whose it
 /// is.
-fn cpu(parts: &[&str], servers: f64, is_quota: bool, own: &[Resource]) -> Resource {
+fn cpu(parts: &[&str], share: Share, own: &[Resource]) -> Resource {
+    let (servers, cores) = match share {
+        Share::Cores(cores) => (cores.len() as f64, cores),
+        Share::Quota(quota) => (quota, &[][..]),
+    };
+    let is_quota = matches!(share, Share::Quota(_));
     let is_server = parts.contains(&SERVER);
     let limit = match (is_server, parts.iter().any(is_database), is_quota) {
         (true, _, false) => Limit::ServerCpu,
@@ -215,6 +228,7 @@ fn cpu(parts: &[&str], servers: f64, is_quota: bool, own: &[Resource]) -> Resour
     Resource {
         servers,
         within,
+        stolen: cores.iter().map(|core| format!("core.{core}.steal_secs")).collect(),
         ..one(format!("{} CPU", named(parts)), busy, ResourceKind::Station, Some(limit))
     }
 }
@@ -234,7 +248,7 @@ fn generator_of(placement: &Placement, reading: &Reading) -> Resource {
         // An answer that it has not read yet lies in its socket.
         waiting: vec![GENERATOR_UNREAD.to_owned()],
         serving: vec![format!("{GENERATOR}.cpu_secs")],
-        ..cpu(&parts, quota.copied().unwrap_or(cores), false, &[])
+        ..cpu(&parts, quota.map_or(Share::Cores(&placement.cores), |quota| Share::Quota(*quota)), &[])
     }
 }
 
@@ -387,6 +401,8 @@ mod tests {
             let Resource { name, servers, kind, limit, .. } = &resource;
             let limit = limit.map_or("-", Limit::name);
             let (waiting, serving) = (list(&resource.waiting), list(&resource.serving));
+            // Only what computes has cores that can be stolen.
+            assert_eq!(resource.stolen.is_empty(), !name.ends_with("CPU"), "{name}");
             format!("{name}|{servers}|{kind:?}|{limit}|{waiting}|{serving}|{}", list(&resource.within))
         };
         let resources = resources_of(&placements, &whole_reading(), Some("vda"));
@@ -445,6 +461,8 @@ mod tests {
             let line = |resource: Resource| {
                 let limit = resource.limit.map_or("-", Limit::name);
                 let gauge = resource.servers_gauge.unwrap_or_default();
+                // Of a quota the hypervisor takes nothing.
+                assert_eq!(resource.stolen.is_empty(), resource.servers < 1.0, "{}", resource.name);
                 format!("{}: {} {limit} {gauge}", resource.name, resource.servers).trim_end().to_owned()
             };
             let lines: Vec<String> =
