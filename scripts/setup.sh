@@ -70,7 +70,7 @@ for need in "$@"; do
             has_program chromedriver || packages+=(chromium-driver)
             ;;
         etcd) has_program etcd || packages+=(etcd-server) ;;
-        wrk | valgrind | slowhttptest) has_program "$need" || packages+=("$need") ;;
+        openssl | wrk | valgrind | slowhttptest) has_program "$need" || packages+=("$need") ;;
         *) fail "setup.sh does not know $need" ;;
     esac
 done

@@ -9,6 +9,8 @@ mod routes;
 mod head;
 mod hosts;
 mod listen;
+mod tls;
+mod reload;
 mod lab;
 mod compute;
 mod compat;
@@ -27,6 +29,7 @@ mod dashboard;
 
 pub use compat::{COMPAT_APIS, CompatApi, CompatListener, find as find_compat};
 pub use listen::{Address, Listen};
+pub use tls::Tls;
 
 use crate::tiered::Tiers;
 use budget::Budget;
@@ -46,7 +49,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use timeouts::TimeoutChecker;
@@ -62,6 +65,9 @@ const FILES_SPARE: u64 = 1024;
 /// Most memory of a connection that is not part of [`Options::memory_budget`]: of a head, a small body, and answers.
 pub const CONNECTION_BYTES_MAX: usize = 128 << 10;
 
+/// Time between two looks at files that may change.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Refused connections that are kept open until their clients have read why. More are closed at once, which may reset
 /// them: they are not to take the files of the others.
 const REFUSED_MAX: usize = 32;
@@ -71,7 +77,9 @@ const REFUSED_MAX: usize = 32;
 pub struct Options {
     /// Where to listen.
     pub listen: Vec<Listen>,
-    /// Compatibility APIs over the same tiers, each on a listener of its own.
+    /// What is spoken at addresses of `listen` that are no Unix sockets; without it plain HTTP.
+    pub tls: Option<Arc<Tls>>,
+    /// Compatibility APIs over the same tiers, each on a listener of its own. They speak plain HTTP.
     pub compat: Vec<CompatListener>,
     /// What kinds of stores it serves, by shard: the schemes of their URLs.
     pub stores: Vec<String>,
@@ -111,6 +119,8 @@ pub struct Server {
     pub compat: Vec<(&'static str, Address)>,
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    /// Asks for files to be read again; dropped when the server ends.
+    reload: mpsc::Sender<()>,
     /// Removed when it ends.
     _socket_files: Vec<SocketFile>,
 }
@@ -135,6 +145,7 @@ struct Shared {
     /// Connections that were refused and are still open.
     refused_connections: AtomicUsize,
     accept_failures: Mutex<Throttle>,
+    handshake_failures: Mutex<Throttle>,
     /// In a server for measurements.
     faults: Option<Faults>,
     /// Becomes true when the server drains: for tasks that wait for it.
@@ -180,6 +191,8 @@ enum Interface {
 struct PlainState {
     /// Those that it answers for.
     hosts: Option<Hosts>,
+    /// What it speaks, if not plain HTTP.
+    tls: Option<Arc<Tls>>,
 }
 
 /// An accepted connection.
@@ -225,7 +238,8 @@ impl Server {
         for (at, bound) in options.listen.iter().zip(sockets.plain) {
             for bound in bound {
                 let hosts = Hosts::of(&bound.address, at.name(), &options.hosts);
-                addresses.push(listen(bound, &Interface::Plain(Arc::new(PlainState { hosts })))?);
+                let tls = options.tls.clone().filter(|_| matches!(bound.address, Address::Tcp(_)));
+                addresses.push(listen(bound, &Interface::Plain(Arc::new(PlainState { hosts, tls })))?);
             }
         }
         for (CompatListener { api, listen: at }, bound) in options.compat.iter().zip(sockets.compat) {
@@ -253,6 +267,7 @@ impl Server {
             compute,
             refused_connections,
             accept_failures: Mutex::default(),
+            handshake_failures: Mutex::default(),
             faults,
             draining,
             drains,
@@ -276,7 +291,13 @@ impl Server {
             // The sender is dropped without an error: the worker runs.
             failure.recv().map_or(Ok(()), Err)?;
         }
-        Ok(Server { addresses, compat, shared, workers, _socket_files: socket_files })
+        let reload = start_reloading(&shared)?;
+        Ok(Server { addresses, compat, shared, workers, reload, _socket_files: socket_files })
+    }
+
+    /// Reads the files of certificates again, now; false if there are none.
+    pub fn reload(&self) -> bool {
+        self.shared.options.tls.is_some() && self.reload.send(()).is_ok()
     }
 
     /// Stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
@@ -288,6 +309,24 @@ impl Server {
             let _ = worker.join();
         }
     }
+}
+
+/// Reads files again from time to time, and when asked to, until the sender is dropped.
+fn start_reloading(shared: &Arc<Shared>) -> io::Result<mpsc::Sender<()>> {
+    let (ask, asked) = mpsc::channel();
+    let Some(tls) = shared.options.tls.clone() else { return Ok(ask) };
+    let thread = std::thread::Builder::new().name("weir-reload".to_owned());
+    thread.spawn(move || {
+        loop {
+            let is_asked_for = match asked.recv_timeout(RELOAD_INTERVAL) {
+                Ok(()) => true,
+                Err(RecvTimeoutError::Timeout) => false,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            tls.0.refresh(is_asked_for);
+        }
+    })?;
+    Ok(ask)
 }
 
 /// Raises this process's limit of open files, so that `connections` fit into it; how many do.
@@ -397,45 +436,65 @@ fn welcome(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
     if open.fetch_add(1, Relaxed) >= worker.shared.options.connections {
         worker.metrics.shed_connections.add(1);
         open.fetch_sub(1, Relaxed);
-        refuse_connection(worker, stream, matches!(interface, Interface::Compat(_)));
+        refuse_connection(worker, stream, interface);
         return;
     }
     if let Stream::Tcp(stream) = &stream {
         // Without this an answer in two segments waits for the peer's delayed acknowledgement.
         let _ = stream.set_nodelay(true);
     }
-    let (worker, interface) = (Rc::clone(worker), interface.clone());
-    tokio::task::spawn_local(async move {
-        match stream {
-            Stream::Tcp(stream) => serve_connection(&worker, stream, interface).await,
-            Stream::Unix(stream) => serve_connection(&worker, stream, interface).await,
+    let (own, interface) = (Rc::clone(worker), interface.clone());
+    // Each kind in a task of its own: a plain connection is not to be as large as one with TLS.
+    match (stream, &interface) {
+        (Stream::Tcp(stream), Interface::Plain(state)) if let Some(tls) = state.tls.clone() => {
+            spawn(worker, serve_tls(own, stream, tls, interface));
         }
+        (Stream::Tcp(stream), _) => spawn(worker, serve_connection(own, stream, interface)),
+        (Stream::Unix(stream), _) => spawn(worker, serve_connection(own, stream, interface)),
+    }
+}
+
+/// Serves an open connection.
+fn spawn(worker: &Rc<Worker>, connection: impl Future<Output = ()> + 'static) {
+    let worker = Rc::clone(worker);
+    tokio::task::spawn_local(async move {
+        connection.await;
         worker.shared.metrics.open_connections.fetch_sub(1, Relaxed);
     });
 }
 
+async fn serve_tls(worker: Rc<Worker>, stream: TcpStream, tls: Arc<Tls>, interface: Interface) {
+    // Gone before requests are served.
+    let accepted = Box::pin(tls::accept(&worker, &tls, stream)).await;
+    if let Some(stream) = accepted {
+        serve_connection(worker, stream, interface).await;
+    }
+}
+
 async fn serve_connection(
-    worker: &Rc<Worker>,
+    worker: Rc<Worker>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
     interface: Interface,
 ) {
-    let worker = Rc::clone(worker);
     match interface {
         Interface::Plain(state) => Connection::new(stream, worker, state).run().await,
         Interface::Compat(state) => compat::Connection::new(stream, worker, state).run().await,
     }
 }
 
-/// Answers 503 to one connection too many, and closes it.
-fn refuse_connection(worker: &Rc<Worker>, stream: Stream, is_compat: bool) {
+/// Answers 503 to one connection too many, if it speaks plain HTTP, and closes it.
+fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
     let mut refusal = Vec::new();
-    if is_compat {
-        compat::refuse_connection(&mut refusal);
-    } else {
-        let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
-            .not_applied()
-            .with("Retry-After", "1");
-        reply::write_failure(&mut refusal, &failure, Some("close"), false);
+    match interface {
+        // A handshake would take what the limit is to save.
+        Interface::Plain(state) if state.tls.is_some() => return,
+        Interface::Plain(_) => {
+            let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
+                .not_applied()
+                .with("Retry-After", "1");
+            reply::write_failure(&mut refusal, &failure, Some("close"), false);
+        }
+        Interface::Compat(_) => compat::refuse_connection(&mut refusal),
     }
     // A fresh socket takes this much without waiting; if not, closing says enough.
     let _ = match &stream {

@@ -7,7 +7,9 @@ use super::compute;
 use super::dashboard;
 use super::faults::Faults;
 use super::prefixes::PrefixSampler;
+use super::reload::Reloadable;
 use super::reply::{Answer, HTML, JSON, TEXT};
+use super::tls::Tls;
 use super::{Shared, Worker};
 use crate::tiered::{LastError, SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers};
 use http1::request::Method;
@@ -36,7 +38,20 @@ pub(super) struct WorkerMetrics {
     pub(super) prefixes: PrefixSampler,
     /// How long it did not wait for events.
     pub(super) busy: Busy,
+    /// TLS handshakes, by [`Handshake`].
+    pub(super) handshakes: [Counter; HANDSHAKES.len()],
 }
+
+/// How a TLS handshake ended: of a new session, of one that the client had a ticket of, without a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Handshake {
+    Full,
+    Resumed,
+    Failed,
+}
+
+/// Their names.
+const HANDSHAKES: [&str; 3] = ["full", "resumed", "failed"];
 
 /// The counters of all workers, and what else is shown.
 pub(super) struct Metrics {
@@ -109,6 +124,13 @@ fn collect(worker: &Worker) -> Samples {
     page.number("weir_http_connections", "", metrics.open_connections.load(Relaxed) as f64);
     page.number("weir_http_connections_limit", "", options.connections as f64);
     page.number("weir_http_connections_total", "", metrics.sum(|worker| &worker.connections));
+    if let Some(Tls(files)) = worker.shared.options.tls.as_deref() {
+        for (index, result) in HANDSHAKES.iter().enumerate() {
+            let count: u64 = metrics.workers.iter().map(|worker| worker.handshakes[index].get()).sum();
+            page.number("weir_tls_handshakes_total", &format!("result=\"{result}\""), count as f64);
+        }
+        reloads(&mut page, files);
+    }
     page.number("weir_workers", "", metrics.workers.len() as f64);
     let busy: Duration = metrics.workers.iter().map(|worker| worker.busy.so_far()).sum();
     page.number("weir_worker_busy_seconds_total", "", busy.as_secs_f64());
@@ -153,6 +175,12 @@ fn collect(worker: &Worker) -> Samples {
     page.number("weir_draining", "", f64::from(worker.is_draining()));
     page.number("weir_uptime_seconds", "", metrics.started.elapsed().as_secs_f64());
     page
+}
+
+fn reloads<T>(page: &mut Samples, files: &Reloadable<T>) {
+    let label = format!("files=\"{}\"", files.name());
+    page.number("weir_reloads_total", &label, files.generation() as f64);
+    page.number("weir_reload_failed", &label, f64::from(files.fails()));
 }
 
 fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64) {
@@ -279,6 +307,9 @@ const HELP: &[(&str, &str)] = &[
     ("weir_http_connections", "Connections open."),
     ("weir_http_connections_limit", "Most connections."),
     ("weir_http_connections_total", "Connections accepted."),
+    ("weir_tls_handshakes_total", "TLS handshakes, by result."),
+    ("weir_reloads_total", "Times that files were read again and are in use since."),
+    ("weir_reload_failed", "Whether files changed and cannot be used; what was read before stays in use."),
     ("weir_workers", "Threads that serve connections."),
     ("weir_worker_busy_seconds_total", "Time in which workers did not wait for events, over all workers."),
     (

@@ -191,6 +191,16 @@ pub(super) fn write_page(
     }
 }
 
+/// Appends the answer to a request that came without TLS where only TLS is spoken.
+pub(super) fn write_without_tls(output: &mut Vec<u8>) {
+    let body = "this port speaks HTTPS only; ask for https:// in place of http://\n";
+    start(output, 400, Some("close"))
+        .field("Content-Type", TEXT.as_bytes())
+        .lines(NO_CACHE)
+        .end_with_length(body.len() as u64);
+    output.extend_from_slice(body.as_bytes());
+}
+
 /// Appends the answer to a request that failed.
 pub(super) fn write_failure(
     output: &mut Vec<u8>,

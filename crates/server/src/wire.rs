@@ -223,10 +223,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Lets the peer read the last answer: closing with unread input would reset the connection under it.
     pub(super) async fn linger(&mut self) {
-        if self.stream.shutdown().await.is_err() {
+        let until = Instant::now() + LINGER;
+        // With TLS there is something to be sent, which the peer may not take.
+        if !matches!(self.timeout.wait(until, false, self.stream.shutdown()).await, Ok(Ok(()))) {
             return;
         }
-        let until = Instant::now() + LINGER;
         let mut dropped = self.input.len();
         self.input.clear();
         while dropped < LINGER_BYTES_MAX && self.fill(until, false).await.is_ok() {
@@ -246,16 +247,26 @@ async fn send<S: AsyncWrite + Unpin>(
 ) -> Result<(), End> {
     for piece in bytes.chunks(SEND_BYTES) {
         // Most answers fit the socket's buffer: a timer is made only for one that does not.
-        let taken = std::future::poll_fn(|cx| match Pin::new(&mut *stream).poll_write(cx, piece) {
-            Poll::Ready(taken) => Poll::Ready(taken),
-            Poll::Pending => Poll::Ready(Ok(0)),
+        let taken = std::future::poll_fn(|cx| {
+            let mut stream = Pin::new(&mut *stream);
+            let taken = match stream.as_mut().poll_write(cx, piece) {
+                Poll::Ready(taken) => taken?,
+                Poll::Pending => 0,
+            };
+            // TLS may hold some of it back.
+            let is_sent = taken == piece.len() && stream.poll_flush(cx)?.is_ready();
+            Poll::Ready(std::io::Result::Ok((taken, is_sent)))
         });
-        let taken = taken.await.map_err(|_| End::Gone)?;
-        if taken < piece.len() {
+        let (taken, is_sent) = taken.await.map_err(|_| End::Gone)?;
+        if !is_sent {
             reservation.raise(bytes.len()).map_err(|_| End::Gone)?;
             let head_timeout = worker.shared.options.head_timeout;
             let earned = Duration::from_secs(piece.len() as u64 / BYTES_PER_SEC_MIN);
-            let rest = tokio::time::timeout(head_timeout + earned, stream.write_all(&piece[taken..]));
+            let rest = async {
+                stream.write_all(&piece[taken..]).await?;
+                stream.flush().await
+            };
+            let rest = tokio::time::timeout(head_timeout + earned, rest);
             rest.await.map_err(|_| End::Gone)?.map_err(|_| End::Gone)?;
         }
     }

@@ -37,6 +37,7 @@ mod shards;
 mod stores;
 mod faults;
 mod tidy;
+mod tls;
 mod usage;
 mod verify;
 mod workers;

@@ -4,6 +4,7 @@
 
 use lab_data::experiment::Engine;
 use lab_run::harness::{DatabaseOptions, DatabaseServer};
+use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -99,8 +100,11 @@ impl Server {
 
     /// SIGTERM, without waiting for the end.
     pub(crate) fn terminate(&self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
@@ -232,8 +236,8 @@ impl Answer {
 }
 
 /// One connection.
-pub(crate) struct Client {
-    stream: BufReader<TcpStream>,
+pub(crate) struct Client<S = TcpStream> {
+    stream: BufReader<S>,
 }
 
 impl Client {
@@ -241,12 +245,36 @@ impl Client {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Client { stream: BufReader::new(stream) })
+        Ok(Client::over(stream))
     }
 
     /// Its own port.
     pub(crate) fn port(&self) -> u16 {
         self.stream.get_ref().local_addr().unwrap().port()
+    }
+
+    /// Sends no more.
+    pub(crate) fn finish_sending(&mut self) {
+        self.stream.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
+    }
+
+    /// Whether something of an answer is there, or the end of the connection.
+    pub(crate) fn has_answer(&mut self) -> bool {
+        let stream = self.stream.get_ref();
+        stream.set_nonblocking(true).unwrap();
+        let found = stream.peek(&mut [0]);
+        stream.set_nonblocking(false).unwrap();
+        !matches!(found, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub(crate) fn over(stream: S) -> Client<S> {
+        Client { stream: BufReader::new(stream) }
+    }
+
+    pub(crate) fn stream(&self) -> &S {
+        self.stream.get_ref()
     }
 
     /// Sends a request and reads its answer.
@@ -321,20 +349,6 @@ impl Client {
     pub(crate) fn exchange(&mut self, bytes: &[u8]) -> Answer {
         self.send(bytes).unwrap();
         self.answer(false).unwrap()
-    }
-
-    /// Sends no more.
-    pub(crate) fn finish_sending(&mut self) {
-        self.stream.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
-    }
-
-    /// Whether something of an answer is there, or the end of the connection.
-    pub(crate) fn has_answer(&mut self) -> bool {
-        let stream = self.stream.get_ref();
-        stream.set_nonblocking(true).unwrap();
-        let found = stream.peek(&mut [0]);
-        stream.set_nonblocking(false).unwrap();
-        !matches!(found, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
     }
 
     /// Whether the server has closed its end.

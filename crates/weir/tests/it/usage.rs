@@ -86,8 +86,8 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ("report a b", "unexpected argument 'b' found", "`weir report --help` lists"),
         (
             "serve --listen here",
-            "invalid value 'here' for '--listen <ADDRESS:PORT>': invalid socket address",
-            "`weir serve --help`",
+            "invalid value 'here' for '--listen <ADDRESS:PORT>': it is no address with a port",
+            "write an address or a name with a port",
         ),
         (
             "serve --workers two",

@@ -38,6 +38,19 @@ pub(crate) struct Args {
     )]
     pub(super) listen: Vec<Listen>,
 
+    /// Speak HTTPS with the certificate chain in this file (PEM), everywhere but on Unix sockets and in compatibility APIs. The file is
+    /// read again when it changes, and on SIGHUP
+    #[arg(long, value_name = "FILE", env = "WEIR_TLS_CERT")]
+    pub(super) tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", env = "WEIR_TLS_KEY")]
+    pub(super) tls_key: Option<PathBuf>,
+
+    /// Accept only clients with a certificate that one in this file has signed (PEM)
+    #[arg(long, value_name = "FILE", env = "WEIR_TLS_CLIENT_CA")]
+    pub(super) tls_client_ca: Option<PathBuf>,
+
     /// Also serve the HTTP API of another system at this address; NAME is put-kv, crud, root or rpc (docs/reference.md).
     /// Repeatable; in WEIR_COMPAT and in the file, write a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]

@@ -53,7 +53,7 @@ fn serve(plan: &Plan) -> Result<(), Error> {
     let server = Server::start(plan.options(), sockets, tiers).map_err(taken)?;
     // Before the address is printed: its reader may end the server at once.
     let draining = Arc::new(AtomicBool::new(false));
-    let mut signals = end_signals(&draining)?;
+    let mut signals = end_signals(&draining, plan.tls.is_some())?;
     if plan.args.until_stdin_ends {
         let signals = signals.handle();
         std::thread::spawn(move || {
@@ -69,7 +69,7 @@ fn serve(plan: &Plan) -> Result<(), Error> {
         say(format_args!("{} {name} {address}", kv::proto::COMPAT));
     }
     let stores: Vec<String> = plan.store_urls.iter().map(|url| store::redacted(url)).collect();
-    let addresses: Vec<String> = server.addresses.iter().map(places_of_values).collect();
+    let addresses: Vec<String> = server.addresses.iter().map(|at| place_of_values(plan, at)).collect();
     log::info!("store {}; values at {}; Ctrl-C ends", stores.join(" + "), addresses.join(", "));
     let [budget, each] = [plan.memory_budget, CONNECTION_BYTES_MAX].map(|bytes| Size(bytes as u64));
     let cache = plan.args.cache_bytes;
@@ -78,7 +78,7 @@ fn serve(plan: &Plan) -> Result<(), Error> {
          connection besides"
     );
     // It ends without a signal when standard input does.
-    let _ = signals.forever().next();
+    let _ = signals.forever().find(|signal| *signal != SIGHUP || !server.reload());
     draining.store(true, Relaxed);
     log::info!("draining for up to {:?}; another signal ends it at once", plan.args.drain.0);
     server.drain();
@@ -86,8 +86,9 @@ fn serve(plan: &Plan) -> Result<(), Error> {
 }
 
 /// Where values are, for people.
-fn places_of_values(address: &Address) -> String {
+fn place_of_values(plan: &Plan, address: &Address) -> String {
     match address {
+        Address::Tcp(address) if plan.tls.is_some() => format!("https://{address}/kv/KEY"),
         Address::Tcp(address) => format!("http://{address}/kv/KEY"),
         Address::Unix(_) => format!("{address} (curl --unix-socket PATH http://localhost/kv/KEY)"),
     }
@@ -131,12 +132,12 @@ fn store_failure(error: &store::Error) -> Error {
     }
 }
 
-/// Listens from now on for the signals that end the server. While it is `draining`, another one ends the process at once.
-fn end_signals(draining: &Arc<AtomicBool>) -> Result<Signals, Error> {
+/// Listens from now on for the signals that end the server, or make it read files again. While it is `draining`, another one ends the process at once.
+fn end_signals(draining: &Arc<AtomicBool>, reloads: bool) -> Result<Signals, Error> {
     let failed = |error: io::Error| Error::new(format!("cannot wait for signals: {error}"));
     let mut signals = vec![SIGTERM, SIGINT];
     // `nohup` has it ignored, so that the server outlives its terminal.
-    if !is_ignored(SIGHUP) {
+    if reloads || !is_ignored(SIGHUP) {
         signals.push(SIGHUP);
     }
     for signal in &signals {

@@ -6,7 +6,7 @@ use kv::Error;
 use kv::faults::{FaultInjector, FaultSpec};
 use kv::units::Size;
 use server::tiered::SHARDS_MAX;
-use server::{CompatListener, Options};
+use server::{CompatListener, Options, Tls};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ pub(super) struct Plan {
     pub(super) store_urls: Vec<String>,
     pub(super) memory_budget: usize,
     pub(super) faults: Option<Arc<FaultInjector>>,
+    pub(super) tls: Option<Arc<Tls>>,
 }
 
 /// The caller's mistake, and what to do about it.
@@ -74,8 +75,20 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
         let what = format!("--inject {flush} has no effect: only the embedded store flushes in this process");
         return wrong(what, "use a --store file:DIRECTORY, or the fault store_worker");
     }
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificate), Some(key)) => {
+            let tls = Tls::new(certificate, key, args.tls_client_ca.as_deref());
+            Some(Arc::new(tls?))
+        }
+        (None, None) if args.tls_client_ca.is_none() => None,
+        (certificate, _) => {
+            let missing = if certificate.is_none() { "--tls-cert" } else { "--tls-key" };
+            return wrong(format!("there is no {missing}"), "TLS needs --tls-cert and --tls-key");
+        }
+    };
     // Every server with --lab has an injector, also without faults at the start.
-    Ok(Plan { faults: lab.then(|| Arc::new(FaultInjector::new(faults))), args, store_urls, memory_budget })
+    let faults = lab.then(|| Arc::new(FaultInjector::new(faults)));
+    Ok(Plan { args, store_urls, memory_budget, faults, tls })
 }
 
 impl Plan {
@@ -85,6 +98,7 @@ impl Plan {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Options {
             listen: args.listen.clone(),
+            tls: self.tls.clone(),
             compat: args.compat.clone(),
             stores: self
                 .store_urls

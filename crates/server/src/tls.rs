@@ -1,0 +1,194 @@
+//! TLS for clients: certificates from files, and the handshake.
+
+use super::metrics::Handshake;
+use super::reload::Reloadable;
+use super::timeouts::End;
+use super::wire::Wire;
+use super::{Worker, reply};
+use kv::Error;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{HandshakeKind, InconsistentKeys, RootCertStore, ServerConfig};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// What a TLS connection begins with: a record of a handshake.
+const HANDSHAKE: u8 = 22;
+/// Room for the record that ends a connection.
+const LAST_RECORD_BYTES_MAX: usize = 64;
+
+/// Certificate and key of a server, read again when their files change.
+#[derive(Debug)]
+pub struct Tls(pub(super) Reloadable<ServerConfig>);
+
+impl Tls {
+    /// Reads a certificate chain, its key, and the certificates that those of clients have to be signed by, where clients need one;
+    /// all PEM.
+    pub fn new(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Tls, Error> {
+        let files = [certificate, key].into_iter().chain(client_ca).map(Path::to_owned).collect();
+        Reloadable::new("tls", files, config).map(Tls)
+    }
+}
+
+/// A new one has new keys for tickets: a session does not outlive the certificates that it was made under.
+fn config(files: &[PathBuf], _before: Option<&ServerConfig>) -> Result<ServerConfig, Error> {
+    let [certificate, key, client_ca @ ..] = files else { unreachable!("a certificate has a key") };
+    let chain = certificates(certificate)?;
+    let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+        let hint = "it has to be a private key in PEM, not encrypted, that this process may read";
+        unreadable(key, &error, hint)
+    })?;
+    let provider = Arc::new(ring::default_provider());
+    let wrong = |file: &Path, error: &dyn std::fmt::Display| {
+        Error::input(format_args!("cannot use {}: {error}", file.display()))
+    };
+    let versions =
+        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
+    let versions = versions.map_err(|error| wrong(certificate, &error))?;
+    let clients = match client_ca {
+        [file, ..] => {
+            let mut roots = RootCertStore::empty();
+            for root in certificates(file)? {
+                roots.add(root).map_err(|error| wrong(file, &error))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            versions.with_client_cert_verifier(verifier.map_err(|error| wrong(file, &error))?)
+        }
+        [] => versions.with_no_client_auth(),
+    };
+    let mut config = clients.with_single_cert(chain, key_der).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            let (key, certificate) = (key.display(), certificate.display());
+            let what = format!("the key in {key} is not that of the first certificate in {certificate}");
+            Error::input(what).hint("give both files of one certificate, the server's own first")
+        }
+        error => wrong(certificate, &error),
+    })?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.ticketer = ring::Ticketer::new().map_err(|error| wrong(certificate, &error))?;
+    // The tickets have the sessions.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(config)
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let hint = "it has to be a certificate in PEM that this process may read";
+    let failed = |error: pem::Error| unreadable(file, &error, hint);
+    let read: Vec<_> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(failed)?;
+    if read.is_empty() { Err(failed(pem::Error::NoItemsFound)) } else { Ok(read) }
+}
+
+/// Nothing of the file is shown: it may be a key.
+fn unreadable(file: &Path, error: &pem::Error, hint: &str) -> Error {
+    let why = match error {
+        pem::Error::Io(error) => error.to_string(),
+        pem::Error::NoItemsFound => "it has none".to_owned(),
+        _ => "its PEM is broken".to_owned(),
+    };
+    Error::input(format_args!("cannot read {}: {why}", file.display())).hint(hint)
+}
+
+/// A connection whose handshake is done. When it is dropped it says that nothing follows, if the socket takes that at once.
+pub(super) struct TlsConnection(Box<TlsStream<TcpStream>>);
+
+impl Drop for TlsConnection {
+    fn drop(&mut self) {
+        let (socket, session) = self.0.get_mut();
+        session.send_close_notify();
+        let mut record = Vec::with_capacity(LAST_RECORD_BYTES_MAX);
+        while session.wants_write() && session.write_tls(&mut record).is_ok() {}
+        if !record.is_empty() {
+            let _ = socket.try_write(&record);
+        }
+    }
+}
+
+impl AsyncRead for TlsConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for TlsConnection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_shutdown(cx)
+    }
+}
+
+/// Makes the handshake, in as much time as a head has. `None`: it failed, and the connection is closed.
+pub(super) async fn accept(worker: &Rc<Worker>, tls: &Tls, stream: TcpStream) -> Option<TlsConnection> {
+    let timeout = worker.timeouts.register();
+    let until = Instant::now() + worker.shared.options.head_timeout;
+    let mut first = [0];
+    match timeout.wait(until, true, stream.peek(&mut first)).await {
+        Ok(Ok(1)) if first[0] == HANDSHAKE => {}
+        Ok(Ok(1)) if first[0].is_ascii_alphabetic() => {
+            refuse_plain(worker, stream).await;
+            return None;
+        }
+        // Nothing was said: no handshake has failed.
+        Ok(Ok(0) | Err(_)) | Err(_) => return None,
+        Ok(Ok(_)) => {
+            failed(worker, &"the client does not speak TLS");
+            return None;
+        }
+    }
+    let acceptor = TlsAcceptor::from(tls.0.current());
+    match timeout.wait(until, true, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let is_resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
+            ended(worker, if is_resumed { Handshake::Resumed } else { Handshake::Full });
+            return Some(TlsConnection(Box::new(stream)));
+        }
+        Ok(Err(error)) => failed(worker, &error),
+        Err(End::Draining) => {}
+        Err(_) => failed(worker, &"it took longer than --head-timeout"),
+    }
+    None
+}
+
+fn ended(worker: &Worker, how: Handshake) {
+    worker.metrics.handshakes[how as usize].add(1);
+}
+
+fn failed(worker: &Worker, error: &dyn std::fmt::Display) {
+    ended(worker, Handshake::Failed);
+    if let Some(count) = worker.shared.handshake_failures.lock().count(Instant::now()) {
+        log::warn!("TLS handshakes that failed since this was last said: {count}; the last one: {error}");
+    }
+}
+
+/// Answers a request that came without TLS.
+async fn refuse_plain(worker: &Rc<Worker>, mut stream: TcpStream) {
+    ended(worker, Handshake::Failed);
+    worker.metrics.counted(None, 400);
+    let mut answer = Vec::new();
+    reply::write_without_tls(&mut answer);
+    // A fresh socket takes this much without waiting.
+    if stream.try_write(&answer).is_ok() {
+        Wire::new(&mut stream, Rc::clone(worker), Duration::ZERO).linger().await;
+    }
+}
