@@ -13,8 +13,11 @@ mod batcher;
 mod memory;
 mod mysql;
 mod part;
+mod password;
 mod postgres;
 mod sql;
+mod store_url;
+mod tls;
 
 pub use batcher::{
     Batcher, Batching, Config, LastError, Meters, Observer, Receiver, Reply, Sender, Status, WorkerMeters,
@@ -131,8 +134,18 @@ pub const SCHEMES: &[Scheme] = &[
         open: |url| Ok(Box::new(Postgres::open(url)?)),
     },
     Scheme {
+        prefix: "postgresql://",
+        example: "postgresql://user:password@127.0.0.1:5432/database",
+        open: |url| Ok(Box::new(Postgres::open(url)?)),
+    },
+    Scheme {
         prefix: "mysql://",
         example: "mysql://user:password@127.0.0.1:3306/database",
+        open: |url| Ok(Box::new(Mysql::open(url)?)),
+    },
+    Scheme {
+        prefix: "mariadb://",
+        example: "mariadb://user:password@127.0.0.1:3306/database",
         open: |url| Ok(Box::new(Mysql::open(url)?)),
     },
     Scheme { prefix: "memory:", example: "memory:", open: |url| Ok(Box::new(Memory::open(url)?)) },

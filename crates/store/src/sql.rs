@@ -20,7 +20,7 @@ pub(super) enum Failure {
 pub(super) enum Meaning {
     /// The connection is of no more use.
     Ended,
-    /// The server accepts neither this user nor this database.
+    /// The server accepts neither this user nor this database, or both ends do not agree on TLS.
     Login,
     /// The server takes no writes; another may.
     ReadOnly,

@@ -14,8 +14,11 @@
 
 mod commits;
 mod session;
+mod tls;
 
+use super::password::Password;
 use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtaken, taken};
+use super::store_url::StoreUrl;
 use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, redacted};
 use commits::Commits;
 use kv::Version;
@@ -23,9 +26,11 @@ use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, FromRowError, Opts, OptsBuilder, Row, from_row_opt};
 use parking_lot::Mutex;
 use session::{MysqlSession, PREPARED_MAX};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use tls::Tls;
 
 /// How often the owner asks whether it still is: an idle connection does not notice its end.
 const WATCH_PAUSE: Duration = Duration::from_millis(500);
@@ -73,7 +78,10 @@ const FIRST_EPOCH: &str =
 const EPOCH: &str = "SELECT epoch FROM weir_owner WHERE one = 1";
 
 pub(super) struct Mysql {
+    /// Without the password.
     options: Opts,
+    password: Password,
+    tls: Tls,
     /// For messages, without the password.
     shown: Arc<str>,
     warned: AtomicBool,
@@ -84,37 +92,64 @@ pub(super) struct Mysql {
 impl Mysql {
     pub(super) fn open(url: &str) -> Result<Mysql, Error> {
         let shown: Arc<str> = redacted(url).into();
-        let wrong = |why: &str| {
-            let form = "write mysql://user:password@127.0.0.1:3306/database";
-            Error::new(Kind::Config, format!("{shown} is no MySQL URL: {why}; {form}"))
-        };
-        // What a URL could set is set here already. And the driver's complaint could quote a piece of a password.
-        if url.contains('?') {
-            return Err(wrong("it has parameters, or a `?` that should be `%3F`"));
-        }
-        let options = Opts::from_url(url).map_err(|_| wrong("it cannot be read"))?;
-        if options.user().is_none() {
-            return Err(wrong("it names no user"));
-        }
-        if options.db_name().is_none() {
-            return Err(wrong("it names no database"));
-        }
-        let options = OptsBuilder::from_opts(options)
+        let wrong = |why: String| Error::new(Kind::Config, format!("{shown} is no MySQL URL: {why}"));
+        let form = "write mysql://user:password@127.0.0.1:3306/database";
+        let mut url = StoreUrl::parse(url).map_err(wrong)?;
+        let user = url.user.take().ok_or_else(|| wrong(format!("it names no user; {form}")))?;
+        let database = url.database.take().ok_or_else(|| wrong(format!("it names no database; {form}")))?;
+        let socket = url.take("socket");
+        let tls = Tls::of(&mut url, socket.is_some()).map_err(wrong)?;
+        let password = Password::of_url(url.password.take(), url.take("password-file")).map_err(wrong)?;
+        url.finish(&[&tls::PARAMETERS[..], &["password-file", "socket"]].concat()).map_err(wrong)?;
+        let options = OptsBuilder::default()
+            .ip_or_hostname(url.host.unwrap_or("127.0.0.1".into()))
+            .tcp_port(url.port.unwrap_or(3306))
+            .user(Some(user))
+            .db_name(Some(database))
+            .socket(socket)
             // The address that is given, not a socket that the server says is the same.
             .prefer_socket(false)
             .tcp_keepalive(Some(Duration::from_secs(10)))
             .stmt_cache_size(PREPARED_MAX);
         Ok(Mysql {
             options: options.into(),
+            password: password.or_else(|| Password::of_variable("MYSQL_PWD")).unwrap_or(Password::None),
+            tls,
             shown,
             warned: AtomicBool::new(false),
             commits: Mutex::default(),
         })
     }
 
+    /// Connects with TLS or without, as the URL says.
+    async fn connect(&self) -> Setup<Conn> {
+        let password = self.password.read()?;
+        let tries = self.tls.tries();
+        let failed = |why| {
+            Failure::from(Error::new(Kind::Config, format!("cannot reach store {}: {why}", self.shown)))
+        };
+        let mut tries = VecDeque::from(tries.map_err(failed)?);
+        let mut first_failure = None;
+        while let Some(tls) = tries.pop_front() {
+            let options = OptsBuilder::from_opts(self.options.clone()).pass(password.clone());
+            let error = match Conn::new(options.ssl_opts(tls.clone())).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => error,
+            };
+            if let Some(named) = tls.and_then(|tls| self.tls.with_name_of(tls, &error)) {
+                tries.push_front(Some(named));
+                continue;
+            }
+            // Without TLS only its own failures may go away.
+            let Some(why) = self.tls.explain(&error) else { return Err(error.into()) };
+            first_failure.get_or_insert(Failure::Database(Meaning::Login, one_line(&why)));
+        }
+        Err(first_failure.unwrap_or_else(|| failed("there is no way to connect".into())))
+    }
+
     /// Connects; the second part is what the names of this database's user locks begin with.
     async fn dial(&self, settings: &str) -> Setup<(Conn, String)> {
-        let mut connection = Conn::new(self.options.clone()).await?;
+        let mut connection = self.connect().await?;
         // User locks belong to the whole server. Their names have at most 64 characters, and so do those of databases.
         let hash: Option<String> = connection.query_first("SELECT LEFT(SHA1(LOWER(DATABASE())), 32)").await?;
         connection.query_drop(SETTINGS).await?;
@@ -321,13 +356,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_user_host_and_database_and_nothing_else() {
+    fn a_url_names_user_host_and_database() {
         for (url, why) in [
-            ("mysql://[", "cannot be read"),
+            ("mysql://[", "no `]`"),
             ("mysql://127.0.0.1/db", "names no user"),
             ("mysql://u:secret@127.0.0.1:3306", "names no database"),
             ("mysql://u:se?cret@127.0.0.1/db", "%3F"),
-            ("mysql://u:secret@127.0.0.1/db?socket=/tmp/s", "parameters"),
+            ("mysql://u:secret@127.0.0.1/db?compress=zlib", "`compress` is not known; known are ssl-mode, "),
+            ("mariadb://u:secret@127.0.0.1/db?password-file=/x", "a password and a password-file"),
         ] {
             let error = Mysql::open(url).err().unwrap();
             assert_eq!(error.kind(), Kind::Config, "{url}");
@@ -335,7 +371,7 @@ mod tests {
             assert!(said.contains(why) && !said.contains("cret") && !said.contains('\n'), "{url}: {said}");
         }
         let odd = Mysql::open("mysql://u:a%40%2Fb@127.0.0.1:3307/db").unwrap();
-        assert_eq!((odd.options.pass(), odd.options.tcp_port()), (Some("a@/b"), 3307));
+        assert_eq!((odd.password.read().unwrap().as_deref(), odd.options.tcp_port()), (Some("a@/b"), 3307));
         assert_eq!(&*odd.shown, "mysql://u@127.0.0.1:3307/db");
     }
 

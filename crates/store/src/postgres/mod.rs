@@ -8,19 +8,24 @@
 //! also compares the table `weir_map`, which says which shard the database is, with the shard that it was given as.
 
 pub mod replica;
+mod tls;
 
+use super::password::{Passfile, Password, default_passfile};
 use super::sql::{self, Failure, Meaning, Setup, Step, foreign_table, one_line, overtaken, taken};
+use super::store_url::StoreUrl;
 use super::{Answer, Error, Found, Kind, Lease, Part, Session, Store, Workers, redacted};
 use kv::{Change, Key, Row, Version, Write};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+use tls::Tls;
 use tokio::task::JoinHandle;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, WasNull, WrongType};
-use tokio_postgres::{Client, Config, NoTls, Statement};
+use tokio_postgres::{Client, Config, Connection, Socket, Statement};
 
 /// The first half of the advisory locks' keys: `weir` in ASCII.
 const LOCK_SPACE: i32 = 0x7765_6972;
@@ -93,8 +98,26 @@ static PROCESS: LazyLock<u64> =
 /// Stores opened by this process.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 
+/// The parameters of a URL that the driver knows what to do with.
+const DRIVER_PARAMETERS: [&str; 11] = [
+    "host",
+    "hostaddr",
+    "port",
+    "user",
+    "dbname",
+    "options",
+    "channel_binding",
+    "sslnegotiation",
+    "target_session_attrs",
+    "keepalives",
+    "load_balance_hosts",
+];
+
 pub(super) struct Postgres {
+    /// Without the password.
     config: Config,
+    password: Password,
+    tls: Tls,
     /// Tells its owner's sessions from those of the process's other stores.
     number: usize,
     /// For messages, without the password.
@@ -104,27 +127,80 @@ pub(super) struct Postgres {
 impl Postgres {
     pub(super) fn open(url: &str) -> Result<Postgres, Error> {
         let shown: Arc<str> = redacted(url).into();
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            Error::new(Kind::Config, format!("{shown} is no PostgreSQL URL: {}", cause(&error)))
-        })?;
-        // Each session would take the first one that answers: some the primary, some a standby, which is behind.
-        if config.get_hosts().len().max(config.get_hostaddrs().len()) > 1 {
-            let message = format!("{shown} names several hosts; name the primary alone");
-            return Err(Error::new(Kind::Config, message));
+        let wrong = |why: String| Error::new(Kind::Config, format!("{shown} is no PostgreSQL URL: {why}"));
+        let mut url = StoreUrl::parse(url).map_err(wrong)?;
+        let (given, file) = (url.take("password").or(url.password.take()), url.take("password-file"));
+        let passfile = url.take("passfile");
+        // Both are for weir to say.
+        for ignored in ["application_name", "connect_timeout"] {
+            url.take(ignored);
         }
+        let mut fields: BTreeMap<&str, String> =
+            DRIVER_PARAMETERS.into_iter().filter_map(|name| Some((name, url.take(name)?))).collect();
+        let is_named_twice = url.host.is_some() && fields.contains_key("host");
+        let port = url.port.unwrap_or(5432).to_string();
+        let parts = [
+            ("host", url.host.take()),
+            ("user", url.user.take()),
+            ("dbname", url.database.take()),
+            ("port", Some(port)),
+        ];
+        for (name, value) in parts {
+            value.map(|value| fields.entry(name).or_insert(value));
+        }
+        let places = ["host", "hostaddr"].map(|name| fields.get(name).cloned());
+        // Each session would take the first one that answers: some the primary, some a standby, which is behind.
+        if is_named_twice || places.iter().flatten().any(|place| place.contains(',')) {
+            return Err(wrong("it names several hosts; name the primary alone".into()));
+        }
+        let [host, address] = places;
+        let host = host.or(address);
+        let is_local = host.as_ref().is_some_and(|host| host.starts_with('/'));
+        let tls = Tls::of(&mut url, is_local).map_err(wrong)?;
+        let tls_parameters = tls::PARAMETERS.map(|(name, _)| name);
+        let known = [&tls_parameters[..], &DRIVER_PARAMETERS, &["password-file", "passfile"]].concat();
+        url.finish(&known).map_err(wrong)?;
+        // The name in a certificate is compared with it.
+        host.clone().map(|host| fields.entry("host").or_insert(host));
+        let text: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
+        let mut config: Config = text.join(" ").parse().map_err(|error| wrong(cause(&error)))?;
         config.connect_timeout(Duration::from_secs(5)).keepalives_idle(Duration::from_secs(10));
         // A peer that vanished must not hold a worker for the kernel's 15 minutes, and the cache must not be served for long
         // while another server may own the store.
         config.keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
         config.tcp_user_timeout(Duration::from_secs(15));
-        Ok(Postgres { config, number: OPENED.fetch_add(1, Relaxed), shown })
+        let user =
+            config.get_user().map(str::to_owned).or_else(|| std::env::var("USER").ok()).unwrap_or_default();
+        let database = config.get_dbname().map_or_else(|| user.clone(), str::to_owned);
+        let port = config.get_ports().first().map_or(String::new(), u16::to_string);
+        let known =
+            Password::of_url(given, file).map_err(wrong)?.or_else(|| Password::of_variable("PGPASSWORD"));
+        let password = known.unwrap_or_else(|| {
+            let path = passfile
+                .or_else(|| std::env::var("PGPASSFILE").ok())
+                .map(Into::into)
+                .or_else(default_passfile);
+            // As libpq calls the usual directory of its sockets.
+            let host = host
+                .filter(|host| host != "/var/run/postgresql" && host != "/tmp")
+                .unwrap_or("localhost".into());
+            let wanted = [host, port, database, user];
+            path.map_or(Password::None, |path| {
+                Password::Passfile(Passfile { path, wanted, has_warned: AtomicBool::new(false) })
+            })
+        });
+        Ok(Postgres { config, password, tls, number: OPENED.fetch_add(1, Relaxed), shown })
     }
 
     /// Connects. The second part ends with the connection, and says why.
     async fn dial(&self, purpose: &str) -> Setup<(Client, JoinHandle<String>)> {
         let mut config = self.config.clone();
         config.application_name(format!("weir {purpose}"));
-        let (client, connection) = config.connect(NoTls).await?;
+        if let Some(password) = self.password.read()? {
+            config.password(password);
+        }
+        let (client, connection) = self.connect(config).await?;
         let ended = tokio::spawn(async move {
             match connection.await {
                 Ok(()) => "the connection was closed".to_owned(),
@@ -139,6 +215,35 @@ impl Postgres {
                 'tcp_keepalives_count', 'idle_session_timeout')";
         client.query(settings, &[]).await?;
         Ok((client, ended))
+    }
+
+    /// Connects with TLS or without, as the URL says.
+    async fn connect(&self, mut config: Config) -> Setup<(Client, Connection<Socket, tls::Stream>)> {
+        let failed = |why| Error::new(Kind::Config, format!("cannot reach store {}: {why}", self.shown));
+        let connector = self.tls.connector().map_err(failed)?;
+        let mut first_failure = None;
+        for attempt in self.tls.tries() {
+            config.ssl_mode(attempt.mode);
+            let error = match config.connect(connector.clone()).await {
+                Ok(connected) => return Ok(connected),
+                Err(error) => error,
+            };
+            let explained = self.tls.explain(&error);
+            // What another way to connect may change: what the server says, and what became of TLS.
+            let may_differ = error.as_db_error().is_some() || explained.is_some();
+            let offers_none = explained.as_ref().is_some_and(|why| why.contains(tls::OFFERS_NONE));
+            let failure = match explained {
+                Some(why) => Failure::Database(Meaning::Login, one_line(&why)),
+                None => error.into(),
+            };
+            match first_failure.take() {
+                None if attempt.may_fail && may_differ => first_failure = Some(failure),
+                // What failed with TLS says more, unless there is none.
+                Some(first) if attempt.mode == SslMode::Disable || offers_none => return Err(first),
+                _ => return Err(failure),
+            }
+        }
+        Err(failed("there is no way to connect".into()).into())
     }
 
     /// Runs a step of the setup in limited time; `what` it does is for the message.
@@ -263,6 +368,11 @@ impl Postgres {
             client,
         }))
     }
+}
+
+/// A value as it stands in the text of settings that libpq and the driver read.
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 /// A lease that lasts as long as a connection, which `ended` says. Locks are held as long as the session lives, and the session
@@ -473,7 +583,7 @@ mod tests {
             "postgres://u@a,b/d",
             "postgres://u@a:5432,b:5433/d",
             "postgres://u@a/d?host=b",
-            "postgres:///d?host=a&host=b",
+            "postgres:///d?host=a,b",
             "postgres://u@a/d?hostaddr=127.0.0.1,127.0.0.2",
         ] {
             let error = Postgres::open(url).err().unwrap_or_else(|| panic!("{url}"));

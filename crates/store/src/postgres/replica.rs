@@ -3,7 +3,7 @@
 //! Its names are fixed: the publication `weir` in every store, and on the replica one subscription for each, `weir_0`,
 //! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
 
-use super::{Postgres, ROWS, ROWS_TABLE, TABLES, cause, lease, make_tables, refuse};
+use super::{Postgres, ROWS, ROWS_TABLE, TABLES, cause, lease, make_tables, quoted, refuse};
 use crate::batcher::start_thread;
 use crate::sql::{Failure, Setup, Step};
 use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
+use tokio_postgres::config::{ChannelBinding, Host};
 
 /// Time between two checks of a copy.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
@@ -34,7 +34,7 @@ fn open_each(urls: &[impl AsRef<str>]) -> Result<Vec<Postgres>, Error> {
 }
 
 fn parse(url: &str) -> Result<Postgres, Error> {
-    if url.starts_with("postgres://") {
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return Postgres::open(url);
     }
     let shown = crate::redacted(url);
@@ -136,7 +136,7 @@ async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
             "the publication weir in {shown} is without weir_kv; run ALTER PUBLICATION weir ADD TABLE weir_kv there"
         ));
     }
-    let connection = connection(&primary.config, row.get(5), row.get(6));
+    let connection = connection(primary, row.get(5), row.get(6))?;
     Ok(Source { connection, system: row.get(1), has_slot: row.get(2) })
 }
 
@@ -242,7 +242,8 @@ async fn failures(client: &Client, index: usize) -> i64 {
 
 /// A connection string as libpq reads it, for the replica to reach a store with. User and database are those of our own
 /// session: their defaults would be others there.
-fn connection(config: &Config, user: &str, database: &str) -> String {
+fn connection(primary: &Postgres, user: &str, database: &str) -> Result<String, Error> {
+    let config = &primary.config;
     let joined = |items: Vec<String>| items.join(",");
     let hosts = config.get_hosts().iter().map(|host| match host {
         Host::Tcp(name) => name.clone(),
@@ -256,16 +257,17 @@ fn connection(config: &Config, user: &str, database: &str) -> String {
         ("dbname", database.to_owned()),
         ("options", config.get_options().unwrap_or_default().to_owned()),
     ];
-    if let Some(password) = config.get_password() {
-        fields.push(("password", String::from_utf8_lossy(password).into_owned()));
+    fields.extend(primary.password.read()?.map(|password| ("password", password)));
+    // Files are those of the replica's machine.
+    fields.extend(primary.tls.given.clone());
+    match config.get_channel_binding() {
+        ChannelBinding::Require => fields.push(("channel_binding", "require".to_owned())),
+        ChannelBinding::Disable => fields.push(("channel_binding", "disable".to_owned())),
+        _ => {}
     }
-    if config.get_ssl_mode() == SslMode::Disable {
-        fields.push(("sslmode", "disable".to_owned()));
-    }
-    let spell = |(name, value): (&str, String)| {
-        (!value.is_empty()).then(|| format!("{name}='{}'", value.replace('\\', "\\\\").replace('\'', "\\'")))
-    };
-    fields.into_iter().filter_map(spell).collect::<Vec<_>>().join(" ")
+    let spell =
+        |(name, value): (&str, String)| (!value.is_empty()).then(|| format!("{name}={}", quoted(&value)));
+    Ok(fields.into_iter().filter_map(spell).collect::<Vec<_>>().join(" "))
 }
 
 /// Makes sense of a replica's URL. What it gives is only read: its lease takes no locks and raises no epoch in the
@@ -401,7 +403,7 @@ mod tests {
             ),
             ("postgres://%2Frun%2Fx/db", "host='/run/x' port='5432' user='u' dbname='d'"),
         ] {
-            assert_eq!(connection(&parse(url).unwrap().config, "u", "d"), expected, "{url}");
+            assert_eq!(connection(&parse(url).unwrap(), "u", "d").unwrap(), expected, "{url}");
         }
     }
 

@@ -34,6 +34,7 @@ mod samplers;
 mod selftest;
 mod serve;
 mod shards;
+mod store_tls;
 mod stores;
 mod faults;
 mod tidy;

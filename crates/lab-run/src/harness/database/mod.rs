@@ -203,8 +203,9 @@ impl DatabaseServer {
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         blind(&mut command);
-        // The folder we are in may be closed to that user.
-        command.current_dir(self.dir.path());
+        // The folder we are in may be closed to that user, and so may our home, where a PostgreSQL that follows another one looks
+        // for certificates.
+        command.current_dir(self.dir.path()).env("HOME", self.dir.path());
         if let Some(account) = &self.account {
             command.uid(account.uid).gid(account.gid);
         }

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
-    /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE, or memory: (not durable).
+    /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE (with TLS, and with passwords from files: docs/reference.md), or memory: (not durable).
     /// Given more than once, the keys are divided among the stores; always give them in the same order
     #[arg(
         long,
