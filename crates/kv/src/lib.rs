@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of caches, stores or HTTP.
 
+pub mod clock;
 pub mod counters;
 mod error;
 pub mod proto;
@@ -9,8 +10,10 @@ pub mod queue_meter;
 pub mod faults;
 pub mod units;
 
+pub use clock::{Clock, Timestamp};
 pub use error::Error;
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 // For rows, which are many: one count in front of the bytes instead of two, and room for a header between.
@@ -21,6 +24,9 @@ pub const KEY_BYTES_MAX: usize = 1024;
 
 /// The longest content type that is stored, in bytes.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 255;
+
+/// The longest content coding that is stored, in bytes.
+pub const CONTENT_ENCODING_BYTES_MAX: usize = 64;
 
 /// The longest value that a server can be configured to accept, in bytes.
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
@@ -40,6 +46,13 @@ impl Key {
 
     /// The key's bytes.
     pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// In the order of the bytes.
+impl Borrow<[u8]> for Key {
+    fn borrow(&self) -> &[u8] {
         &self.0
     }
 }
@@ -81,39 +94,93 @@ impl fmt::Display for Version {
     }
 }
 
-/// A key with its value, content type and version. Cloning is cheap.
+/// What is stored with a value. The default is a value without any of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes<'a> {
+    /// Empty for [`CONTENT_TYPE_DEFAULT`].
+    pub content_type: &'a str,
+    /// Empty for none.
+    pub content_encoding: &'a str,
+    /// When the row ends, by the store's clock.
+    pub expires: Option<Timestamp>,
+}
+
+impl<'a> From<&'a str> for Attributes<'a> {
+    /// Those of a value that has only a content type.
+    fn from(content_type: &'a str) -> Attributes<'a> {
+        Attributes { content_type, ..Attributes::default() }
+    }
+}
+
+impl<'a> Attributes<'a> {
+    /// Those of a row with this content type and [`Row::extra`]. What weir cannot have written is left out.
+    pub fn of(content_type: &'a [u8], extra: &'a [u8]) -> Attributes<'a> {
+        let expires = extra.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        Attributes {
+            content_type: std::str::from_utf8(content_type).unwrap_or_default(),
+            content_encoding: std::str::from_utf8(extra.get(EXPIRES_BYTES..).unwrap_or_default())
+                .unwrap_or_default(),
+            expires: (expires != 0).then_some(Timestamp(expires)),
+        }
+    }
+}
+
+/// A key with its value, attributes and version. Cloning is cheap.
 ///
-/// Key, content type and value share one allocation, with one counter of its owners and without a second one for weak
+/// Key, attributes and value share one allocation, with one counter of its owners and without a second one for weak
 /// references: a row costs 24 bytes where it is held, and 12 in front of its bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Key, content type and value, one after the other.
+    /// Key, content type, [`Extra`] if it has any, and value, one after the other.
     block: Counted<HeaderSlice<Lengths, [u8]>>,
     version: Version,
 }
 
-/// Where a row's key ends, and its content type.
+/// Where a row's key ends, its content type, and what most rows do not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Lengths {
     key: u16,
     content_type: u8,
+    /// When it expires (8 bytes, 0 for never) and its content coding.
+    extra: u8,
 }
 
+/// Bytes of the time in [`Lengths::extra`].
+const EXPIRES_BYTES: usize = 8;
+
 impl Row {
-    /// Packs a row. An empty `content_type` stands for [`CONTENT_TYPE_DEFAULT`]; one that is too long or equal to the
-    /// default is stored as empty.
+    /// Packs a row that has no attribute but its content type.
     pub fn new(key: &Key, content_type: &str, value: &[u8], version: Version) -> Row {
+        Row::with(key, Attributes { content_type, ..Attributes::default() }, value, version)
+    }
+
+    /// Packs a row. A content type that is too long or equal to the default is stored as empty, and so is a content coding that is
+    /// too long.
+    pub fn with(key: &Key, attributes: Attributes<'_>, value: &[u8], version: Version) -> Row {
+        let Attributes { content_type, content_encoding, expires } = attributes;
         let content_type = match content_type {
             CONTENT_TYPE_DEFAULT => "",
             long if long.len() > CONTENT_TYPE_BYTES_MAX => "",
             other => other,
         };
+        let content_encoding =
+            if content_encoding.len() > CONTENT_ENCODING_BYTES_MAX { "" } else { content_encoding };
+        let has_extra = expires.is_some() || !content_encoding.is_empty();
+        let extra = if has_extra { EXPIRES_BYTES + content_encoding.len() } else { 0 };
         let key_bytes = key.as_bytes();
-        let mut bytes = Vec::with_capacity(key_bytes.len() + content_type.len() + value.len());
+        let mut bytes = Vec::with_capacity(key_bytes.len() + content_type.len() + extra + value.len());
         bytes.extend_from_slice(key_bytes);
         bytes.extend_from_slice(content_type.as_bytes());
+        if has_extra {
+            bytes.extend_from_slice(&expires.map_or(0, |expires| expires.0).to_le_bytes());
+            bytes.extend_from_slice(content_encoding.as_bytes());
+        }
         bytes.extend_from_slice(value);
-        let lengths = Lengths { key: key_bytes.len() as u16, content_type: content_type.len() as u8 };
+        let lengths = Lengths {
+            key: key_bytes.len() as u16,
+            content_type: content_type.len() as u8,
+            extra: extra as u8,
+        };
         Row { block: Counted::from_header_and_vec(lengths, bytes), version }
     }
 
@@ -123,6 +190,11 @@ impl Row {
         self
     }
 
+    /// The same row with another end.
+    pub fn with_expiry(&self, key: &Key, expires: Option<Timestamp>) -> Row {
+        Row::with(key, Attributes { expires, ..self.attributes() }, self.value(), self.version)
+    }
+
     /// The key's bytes.
     pub fn key(&self) -> &[u8] {
         &self.block.slice[..usize::from(self.block.header.key)]
@@ -130,7 +202,18 @@ impl Row {
 
     /// The content type as stored; empty for [`CONTENT_TYPE_DEFAULT`].
     pub fn content_type(&self) -> &[u8] {
-        &self.block.slice[usize::from(self.block.header.key)..self.value_start()]
+        &self.block.slice[usize::from(self.block.header.key)..self.extra_start()]
+    }
+
+    /// Whether it has ended by `clock`, which is read only if it ever does.
+    pub fn is_expired(&self, clock: &Clock) -> bool {
+        self.block.header.extra != 0
+            && self.attributes().expires.is_some_and(|expires| expires <= clock.now())
+    }
+
+    /// What is stored with the value.
+    pub fn attributes(&self) -> Attributes<'_> {
+        Attributes::of(self.content_type(), self.extra())
     }
 
     /// The value's bytes.
@@ -143,13 +226,22 @@ impl Row {
         self.version
     }
 
-    /// Bytes of key, content type and value together.
+    /// Bytes of key, attributes and value together.
     pub fn bytes(&self) -> usize {
         self.block.slice.len()
     }
 
-    fn value_start(&self) -> usize {
+    /// Attributes that most rows do not have: when it expires, and its content coding. Empty if it has neither.
+    pub fn extra(&self) -> &[u8] {
+        &self.block.slice[self.extra_start()..self.value_start()]
+    }
+
+    fn extra_start(&self) -> usize {
         usize::from(self.block.header.key) + usize::from(self.block.header.content_type)
+    }
+
+    fn value_start(&self) -> usize {
+        self.extra_start() + usize::from(self.block.header.extra)
     }
 }
 
@@ -249,6 +341,16 @@ mod tests {
         );
         let empty = Row::new(&key, CONTENT_TYPE_DEFAULT, b"", Version(8));
         assert_eq!((empty.content_type(), empty.value(), empty.version()), (&b""[..], &b""[..], Version(8)));
+        let attributes =
+            Attributes { content_type: "a/b", content_encoding: "gzip", expires: Some(Timestamp(9)) };
+        let full = Row::with(&key, attributes, b"value", Version(7));
+        assert_eq!((full.attributes(), full.value(), full.key()), (attributes, &b"value"[..], &b"a/b"[..]));
+        let never = full.with_expiry(&key, None);
+        assert_eq!(
+            (never.attributes(), never.value()),
+            (Attributes { expires: None, ..attributes }, &b"value"[..])
+        );
+        assert_eq!(row.attributes(), Attributes { content_type: "text/plain", ..Attributes::default() });
     }
 
     #[test]

@@ -7,17 +7,18 @@ use super::error::Failure;
 use super::faults::FaultGuard;
 use super::head::refuse;
 use super::reply::{
-    Answer, Request, Timing, cache_status, write_failure, write_made, write_page, write_row, write_row_head,
+    Answer, Request, Timing, cache_status, write_data_head, write_failure, write_made, write_page, write_row,
+    write_row_head,
 };
 use super::routes::{Action, Operation, route};
 use super::timeouts::End;
 use super::wire::{OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
-use super::{PlainState, Shared, Worker, lab};
-use crate::tiered::{Read, Served};
+use super::{PlainState, Shared, Worker, batch, lab};
+use crate::tiered::{Read, Served, WriteError};
 use bytes::Buf;
 use http1::request::{self, Method};
 use http1::{Framing, Limits, Slots};
-use kv::{KEY_BYTES_MAX, Key};
+use kv::{Attributes, KEY_BYTES_MAX, Key};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -175,6 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if row.value().len() > LOCKED_BYTES_MAX
                     || *timing
                     || options.timing
+                    || condition.range.is_some()
                     || !condition.admits(row.version())
                 {
                     return Err(row.clone());
@@ -213,11 +215,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn perform(&mut self, mut request: Request, action: Action<Key>) -> Result<bool, End> {
         let worker = Rc::clone(&self.wire.worker);
         let (tiers, options) = (&worker.shared.tiers, &worker.shared.options);
-        // Only PUT and preload use a body. Others may have one (RFC 9110, 9.3.1), which is read and dropped.
-        let is_put = matches!(
-            action,
-            Action::Data { operation: Operation::Put { .. }, .. } | Action::Lab(lab::Action::Preload { .. })
-        );
+        // Only PUT, batch and preload use a body. Others may have one (RFC 9110, 9.3.1), which is read and dropped.
+        let is_batch = matches!(action, Action::Batch { .. });
+        let is_put = is_batch
+            || matches!(
+                action,
+                Action::Data { operation: Operation::Put { .. }, .. }
+                    | Action::Lab(lab::Action::Preload { .. })
+            );
         if is_put && !request.is_framed {
             // A value that the client sends until it closes would be taken for an empty one.
             let what =
@@ -225,7 +230,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let failure = Failure::new(411, "length_required", what).not_applied().closing();
             return self.refuse(&request, &failure).await;
         }
-        let limit = if is_put { options.value_bytes } else { UNUSED_BODY_BYTES_MAX };
+        let limit = match () {
+            () if is_batch => batch::BODY_BYTES_MAX,
+            () if is_put => options.value_bytes,
+            () => UNUSED_BODY_BYTES_MAX,
+        };
         // Until the answer: also while the value waits for the store.
         let mut reservation = worker.shared.budget.reservation();
         let body = match self.wire.read_body(&request, limit, &mut reservation).await? {
@@ -259,8 +268,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(_) => Err(Failure::absent()),
                 Err(error) => Err(Failure::of_read(&error)),
             },
-            Action::Data { key, operation: Operation::Put { content_type, condition }, .. } => {
-                let put = tiers.tier_of(&key).put(&key, &content_type, body, condition);
+            Action::Data {
+                key,
+                operation: Operation::Put { content_type, content_encoding, ttl, condition },
+                ..
+            } => {
+                let tier = tiers.tier_of(&key);
+                let attributes = Attributes {
+                    content_type: &content_type,
+                    content_encoding: &content_encoding,
+                    expires: ttl.map(|ttl| tier.clock().now().after(ttl)),
+                };
+                let put = tier.put(&key, attributes, body, condition);
                 worker.locked(put).await.map_err(Failure::of_write).map(|made| {
                     queued = made.queued;
                     Answer::Made { status: if made.existed { 204 } else { 201 }, version: Some(made.version) }
@@ -272,6 +291,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     queued = made.queued;
                     Answer::Made { status: 204, version: None }
                 })
+            }
+            Action::Data { key, operation: Operation::Touch { ttl, condition }, .. } => {
+                let tier = tiers.tier_of(&key);
+                let touch = tier.touch(&key, tier.clock().now().after(ttl), condition);
+                match worker.locked(touch).await {
+                    Ok(made) => {
+                        queued = made.queued;
+                        Ok(Answer::Made { status: 204, version: Some(made.version) })
+                    }
+                    Err(WriteError::ConditionFailed(None)) => Err(Failure::absent().not_applied()),
+                    Err(error) => Err(Failure::of_write(error)),
+                }
+            }
+            Action::List(query) => query.perform(tiers).await,
+            Action::Batch { is_atomic } => {
+                let done = batch::perform(&worker, is_atomic, &body).await;
+                drop(body);
+                done
             }
             Action::Lab(action) => lab::perform(&worker.shared, action, body).await,
             Action::Page(page) => Ok(page(&worker)),
@@ -328,11 +365,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Answer::Row { row, condition, .. } if !condition.admits(row.version()) => {
                 return Ok(self.answer_failure(request, &Failure::other_version(row.version())));
             }
-            Answer::Row { row, condition, served } if row.value().len() > COPY_BYTES_MAX => {
-                let unless = condition.unless.as_ref();
+            Answer::Row { row, condition, served }
+                if row.value().len() > COPY_BYTES_MAX || condition.range.is_some() =>
+            {
+                let (unless, length) = (condition.unless.as_ref(), row.value().len());
+                let range = condition.range.as_ref().map(|range| range.bytes(row.version(), length));
+                let Ok(part) = range.transpose() else {
+                    let what = format!("the value has {length} bytes; ask for a range in it");
+                    let failure = Failure::new(416, "bad_range", what);
+                    let failure = failure.with("Content-Range", format!("bytes */{length}"));
+                    return Ok(self.answer_failure(request, &failure));
+                };
+                let part = part.flatten();
                 let head_at = output.len();
-                let status = write_row_head(output, request, row, unless, *served, timing);
-                if status == 200 && request.method != Some(Method::Head) {
+                let status = write_row_head(output, request, row, unless, part.as_ref(), *served, timing);
+                if status != 304 && request.method != Some(Method::Head) {
                     // The cache may drop the row while the client takes its time.
                     let worker = Rc::clone(&self.wire.worker);
                     let mut reservation = worker.shared.budget.reservation();
@@ -341,9 +388,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         return Ok(self.answer_failure(request, &failure));
                     }
                     self.wire.flush().await?;
-                    self.wire.send(row.value(), &mut reservation).await?;
+                    self.wire.send(&row.value()[part.unwrap_or(0..length)], &mut reservation).await?;
                 }
                 status
+            }
+            Answer::Data { content_type, body, link } => {
+                let head_at = output.len();
+                write_data_head(output, request, content_type, body.len(), link.as_deref());
+                if request.method != Some(Method::Head) {
+                    let worker = Rc::clone(&self.wire.worker);
+                    let mut reservation = worker.shared.budget.reservation();
+                    if let Err(failure) = reservation.raise(body.len()) {
+                        output.truncate(head_at);
+                        return Ok(self.answer_failure(request, &failure));
+                    }
+                    self.wire.flush().await?;
+                    self.wire.send(body, &mut reservation).await?;
+                }
+                200
             }
             Answer::Row { row, condition, served } => {
                 write_row(output, request, row, condition.unless.as_ref(), *served, timing)

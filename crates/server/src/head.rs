@@ -2,7 +2,8 @@
 
 use super::error::Failure;
 use http1::request::{Head, Method};
-use kv::{CONTENT_TYPE_BYTES_MAX, Precondition, Version};
+use kv::{CONTENT_ENCODING_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, Precondition, Version};
+use std::time::Duration;
 
 /// The preconditions of a read. Of an absent row none is looked at (RFC 9110, 13.2.1).
 #[derive(Clone, Debug)]
@@ -11,6 +12,65 @@ pub(super) struct ReadCondition {
     pub(super) only_if: Precondition,
     /// `If-None-Match`: the row is not sent if this holds.
     pub(super) unless: Option<Precondition>,
+    /// `Range`: a part is sent. On the heap, because most requests have none.
+    pub(super) range: Option<Box<RangeRequest>>,
+}
+
+/// One range of bytes (RFC 9110, 14).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RangeRequest {
+    /// `None`: the last `end` bytes; else from there.
+    start: Option<u64>,
+    /// The last byte; `None` for all that follow.
+    end: Option<u64>,
+    /// `If-Range`: the whole value is sent unless it has this version; the outer `None` is no such field.
+    if_version: Option<Option<Version>>,
+}
+
+impl RangeRequest {
+    /// What `Range` and `If-Range` ask for; `None` where the whole value is to be sent: several ranges, another unit, or
+    /// no range at all.
+    pub(super) fn of(range: &[u8], if_range: Option<&[u8]>) -> Option<RangeRequest> {
+        let spec = range.strip_prefix(b"bytes=")?.trim_ascii();
+        let dash = memchr::memchr(b'-', spec)?;
+        let number = |digits: &[u8]| {
+            let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+            let text = std::str::from_utf8(digits).ok()?;
+            // More than any value has is as good as that.
+            is_number.then(|| text.parse().unwrap_or(u64::MAX))
+        };
+        let (start, end) = match (&spec[..dash], &spec[dash + 1..]) {
+            ([], last) => (None, Some(number(last)?)),
+            (first, []) => (Some(number(first)?), None),
+            (first, last) => (Some(number(first)?), Some(number(last)?)),
+        };
+        if start.is_some() && end < start && end.is_some() {
+            return None;
+        }
+        // A date is never exact enough, and a weak tag never matches.
+        let if_version = if_range.map(|tag| {
+            let tag = tag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+            Some(Version(std::str::from_utf8(tag).ok()?.parse().ok()?))
+        });
+        Some(RangeRequest { start, end, if_version })
+    }
+
+    /// Which bytes of a value of this version and length are sent; `Ok(None)`: all of it; `Err`: there are none such.
+    pub(super) fn bytes(
+        &self,
+        version: Version,
+        length: usize,
+    ) -> Result<Option<std::ops::Range<usize>>, ()> {
+        if self.if_version.is_some_and(|wanted| wanted != Some(version)) {
+            return Ok(None);
+        }
+        let length = length as u64;
+        let (start, end) = match (self.start, self.end) {
+            (None, last) => (length.saturating_sub(last.unwrap_or(0)), length),
+            (Some(start), end) => (start, end.map_or(length, |end| end.saturating_add(1).min(length))),
+        };
+        if start < end { Ok(Some(start as usize..end as usize)) } else { Err(()) }
+    }
 }
 
 impl ReadCondition {
@@ -44,6 +104,37 @@ pub(super) fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
         Some(text) if text.len() <= CONTENT_TYPE_BYTES_MAX && text.is_ascii() => Ok(text.to_owned()),
         _ => {
             let what = "the Content-Type is not ASCII or longer than 255 bytes; send a shorter one or none";
+            Err(Failure::new(400, "bad_header", what).not_applied())
+        }
+    }
+}
+
+/// The content coding that is stored: `identity` is none.
+pub(super) fn content_encoding(fields: &[&[u8]]) -> Result<String, Failure> {
+    let lists = fields.iter().map(|field| std::str::from_utf8(field).ok().filter(|text| text.is_ascii()));
+    let codings = lists.collect::<Option<Vec<&str>>>().map(|lists| {
+        let codings = lists.iter().flat_map(|list| list.split(',')).map(str::trim);
+        let named = codings.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"));
+        named.collect::<Vec<_>>().join(", ")
+    });
+    codings.filter(|codings| codings.len() <= CONTENT_ENCODING_BYTES_MAX).ok_or_else(|| {
+        let what = "the Content-Encoding is not ASCII or longer than 64 bytes; send a shorter one or none";
+        Failure::new(400, "bad_header", what).not_applied()
+    })
+}
+
+/// The longest lifetime, in seconds: a hundred years.
+const TTL_MAX: u64 = 100 * 365 * 24 * 3600;
+
+/// A lifetime (RFC 8030, 5.2): whole seconds. A value that ends at once, or never, is refused.
+pub(super) fn ttl(value: &[u8]) -> Result<Duration, Failure> {
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let seconds = std::str::from_utf8(value).ok().filter(|_| is_number).and_then(|text| text.parse().ok());
+    match seconds {
+        Some(seconds @ 1..=TTL_MAX) => Ok(Duration::from_secs(seconds)),
+        _ => {
+            let what =
+                "TTL is not a number of seconds from 1 to 3153600000; leave it out for a value without end";
             Err(Failure::new(400, "bad_header", what).not_applied())
         }
     }

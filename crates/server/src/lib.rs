@@ -6,6 +6,9 @@
 pub mod tiered;
 mod connection;
 mod routes;
+mod list;
+mod batch;
+mod json;
 mod head;
 mod hosts;
 mod listen;

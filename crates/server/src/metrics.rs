@@ -64,9 +64,9 @@ pub(super) struct Metrics {
 }
 
 /// Every status the server answers with; the last stands for any other.
-const STATUSES: [u16; 24] = [
+const STATUSES: [u16; 26] = [
     200, 201, 204, 304, 400, 404, 405, 408, 412, 413, 414, 417, 431, 500, 501, 503, 504, 505, 403, 409, 429,
-    411, 415, 0,
+    411, 415, 206, 416, 0,
 ];
 
 impl WorkerMetrics {
@@ -225,6 +225,7 @@ fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64) {
         page.number("weir_flush_queue_seconds_total", "", totals.waited.as_secs_f64());
     }
     page.number("weir_store_leases_total", "", store.leases.get() as f64);
+    page.number("weir_store_expired_total", "", store.expired.get() as f64);
     let epoch = tiered.store().status().epoch();
     page.number("weir_store_up", "", f64::from(epoch.is_ok()));
     if let Ok(epoch) = epoch {
@@ -340,6 +341,7 @@ const HELP: &[(&str, &str)] = &[
     ("weir_lock_busy_seconds_total", "Time in which a write held the lock."),
     ("weir_lock_queue_seconds_total", "Time that writes waited for the lock."),
     ("weir_store_leases_total", "Times the server took ownership of the store."),
+    ("weir_store_expired_total", "Rows that had expired and were removed from the store."),
     ("weir_store_up", "Whether the server owns the store."),
     ("weir_store_epoch", "The number of the lease, while the server owns the store."),
     ("weir_store_refuses_writes", "Whether the store refused the last batch of writes, whatever was in it."),

@@ -8,9 +8,10 @@ use super::head::ReadCondition;
 use crate::tiered::Served;
 use http1::request::{self, Head, Method};
 use http1::{Framing, Writer, response};
-use kv::{Precondition, Row, Version};
+use kv::{Attributes, Precondition, Row, Version};
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
 /// What of the head is needed after it is gone.
@@ -62,14 +63,32 @@ impl Request {
 
 /// An answer that is no failure.
 pub(super) enum Answer {
-    Row { row: Row, condition: ReadCondition, served: Served },
-    Made { status: u16, version: Option<Version> },
-    Page { status: u16, content_type: &'static str, text: Cow<'static, str> },
+    Row {
+        row: Row,
+        condition: ReadCondition,
+        served: Served,
+    },
+    Made {
+        status: u16,
+        version: Option<Version>,
+    },
+    Page {
+        status: u16,
+        content_type: &'static str,
+        text: Cow<'static, str>,
+    },
+    /// Made of what is stored. `link` is the path where it goes on.
+    Data {
+        content_type: &'static str,
+        body: Vec<u8>,
+        link: Option<String>,
+    },
 }
 
 pub(super) const TEXT: &str = "text/plain";
 pub(super) const JSON: &str = "application/json";
 pub(super) const HTML: &str = "text/html; charset=utf-8";
+pub(super) const NDJSON: &str = "application/x-ndjson";
 
 impl Answer {
     pub(super) fn page(
@@ -114,30 +133,44 @@ pub(super) fn write_row(
     served: Served,
     timing: Option<&Timing>,
 ) -> u16 {
-    let status = write_row_head(output, request, row, unless, served, timing);
+    let status = write_row_head(output, request, row, unless, None, served, timing);
     if status == 200 && request.method != Some(Method::Head) {
         output.extend_from_slice(row.value());
     }
     status
 }
 
-/// Appends the head; the status.
+/// Appends the head of an answer with the value or a `part` of it; the status.
 pub(super) fn write_row_head(
     output: &mut Vec<u8>,
     request: &Request,
     row: &Row,
     unless: Option<&Precondition>,
+    part: Option<&Range<usize>>,
     served: Served,
     timing: Option<&Timing>,
 ) -> u16 {
     let is_known = unless.is_some_and(|condition| condition.holds(Some(row.version())));
-    let status = if is_known { 304 } else { 200 };
+    let status = match part {
+        _ if is_known => 304,
+        Some(_) => 206,
+        None => 200,
+    };
     let writer = with_etag(start(output, status, request.persistence()), row.version());
     let writer = match served {
         Served::Hit => writer.lines("Cache-Control: no-cache\r\nCache-Status: weir; hit\r\n"),
         _ => writer.lines(NO_CACHE).field("Cache-Status", cache_status(served).as_bytes()),
     };
-    let writer = with_timing(writer, timing);
+    let mut writer = with_timing(writer, timing);
+    if !row.extra().is_empty() {
+        let Attributes { content_encoding, expires, .. } = row.attributes();
+        if let Some(at) = expires {
+            writer = writer.field("Expires", httpdate::fmt_http_date(at.into()).as_bytes());
+        }
+        if !content_encoding.is_empty() {
+            writer = writer.field("Content-Encoding", content_encoding.as_bytes());
+        }
+    }
     if status == 304 {
         writer.end();
         return status;
@@ -147,7 +180,13 @@ pub(super) fn write_row_head(
         b"" => writer.lines("Content-Type: application/octet-stream\r\nX-Content-Type-Options: nosniff\r\n"),
         stored => writer.field("Content-Type", stored).lines("X-Content-Type-Options: nosniff\r\n"),
     };
-    writer.end_with_length(row.value().len() as u64);
+    match part {
+        None => writer.end_with_length(row.value().len() as u64),
+        Some(part) => {
+            let said = format!("bytes {}-{}/{}", part.start, part.end - 1, row.value().len());
+            writer.field("Content-Range", said.as_bytes()).end_with_length(part.len() as u64);
+        }
+    }
     status
 }
 
@@ -199,6 +238,24 @@ pub(super) fn write_without_tls(output: &mut Vec<u8>) {
         .lines(NO_CACHE)
         .end_with_length(body.len() as u64);
     output.extend_from_slice(body.as_bytes());
+}
+
+/// Appends the head of an answer that was made of what is stored.
+pub(super) fn write_data_head(
+    output: &mut Vec<u8>,
+    request: &Request,
+    content_type: &str,
+    body_bytes: usize,
+    link: Option<&str>,
+) {
+    let mut writer = start(output, 200, request.persistence())
+        .lines(NO_CACHE)
+        .field("Content-Type", content_type.as_bytes())
+        .lines("X-Content-Type-Options: nosniff\r\n");
+    if let Some(path) = link {
+        writer = writer.field("Link", format!("<{path}>; rel=\"next\"").as_bytes());
+    }
+    writer.end_with_length(body_bytes as u64);
 }
 
 /// Appends the answer to a request that failed.

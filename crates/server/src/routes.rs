@@ -3,19 +3,25 @@
 //! Pure: nothing is waited for here, and nothing of the cache or the store is known.
 
 use super::error::Failure;
-use super::head::{ReadCondition, content_type, origin_form, refuse, refuse_encoded, wrong_method};
+use super::head::{
+    RangeRequest, ReadCondition, content_encoding, content_type, origin_form, refuse, ttl, wrong_method,
+};
 use super::lab;
+use super::list::ListQuery;
 use super::metrics::{self, Page};
 use super::reply::Answer;
 use http1::request::{Head, Method};
 use kv::proto;
 use kv::{Key, Precondition, Version};
+use std::time::Duration;
 
 /// What a request asks for. The key is a slice of the read buffer, or of the buffer it was decoded into, until [`Action::owned`].
 #[derive(Debug)]
 pub(super) enum Action<K> {
     Data { key: K, operation: Operation, timing: bool },
     Page(Page),
+    List(Box<ListQuery>),
+    Batch { is_atomic: bool },
     Lab(lab::Action),
 }
 
@@ -23,7 +29,8 @@ pub(super) enum Action<K> {
 #[derive(Debug)]
 pub(super) enum Operation {
     Get(ReadCondition),
-    Put { content_type: String, condition: Precondition },
+    Put { content_type: String, content_encoding: String, ttl: Option<Duration>, condition: Precondition },
+    Touch { ttl: Duration, condition: Precondition },
     Delete { condition: Precondition },
 }
 
@@ -35,6 +42,8 @@ impl Action<&[u8]> {
                 let key = Key::new(key).unwrap_or_else(|| unreachable!("a routed key has a legal length"));
                 Action::Data { key, operation, timing }
             }
+            Action::List(query) => Action::List(query),
+            Action::Batch { is_atomic } => Action::Batch { is_atomic },
             Action::Lab(action) => Action::Lab(action),
             Action::Page(page) => Action::Page(page),
         }
@@ -43,7 +52,7 @@ impl Action<&[u8]> {
     /// Whether it is a request for values or computations, not one about the server.
     pub(super) fn is_work(&self) -> bool {
         match self {
-            Action::Data { .. } => true,
+            Action::Data { .. } | Action::List(_) | Action::Batch { .. } => true,
             Action::Lab(action) => action.is_work(),
             Action::Page(_) => false,
         }
@@ -52,6 +61,8 @@ impl Action<&[u8]> {
 
 const PAGE_METHODS: &str = "GET, HEAD";
 const DATA_METHODS: &str = "GET, HEAD, PUT, DELETE";
+/// The query of a POST that gives a key another end.
+const TOUCH: &[u8] = b"?touch";
 
 /// Finds the route; an encoded key is decoded into `scratch`.
 pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result<Action<&'k [u8]>, Failure> {
@@ -61,7 +72,8 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
     let path = &target[..path_end];
     let is_read = matches!(head.method, Method::Get | Method::Head);
     if let Some(encoded) = path.strip_prefix(proto::KV_PREFIX.as_bytes()) {
-        if path_end < target.len() {
+        let is_touch = head.method == Method::Post && &target[path_end..] == TOUCH;
+        if path_end < target.len() && !is_touch {
             let what = "a data route has no query; write a ? in the key as %3F";
             return Err(refuse(head.method, Failure::new(400, "bad_query", what)));
         }
@@ -71,7 +83,7 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
             proto::key_of_path(encoded, scratch)
         };
         let key = key.map_err(|why| refuse(head.method, Failure::new(400, "bad_key", why.as_str())))?;
-        return data(head, key);
+        return data(head, key, is_touch);
     }
     if path == b"*" {
         // The parser lets only OPTIONS ask for the server as a whole (RFC 9110, 9.3.7).
@@ -80,33 +92,44 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
     if let Some((_, page)) = metrics::PAGES.iter().find(|(known, _)| known.as_bytes() == path) {
         return if is_read { Ok(Action::Page(*page)) } else { Err(wrong_method(PAGE_METHODS)) };
     }
-    let later = match path {
-        b"/kv" => Some((PAGE_METHODS, "listing keys is not built yet; read them one by one")),
-        b"/batch" => Some(("POST", "batches are not built yet; send the operations one by one, pipelined")),
-        _ => None,
-    };
-    match later {
-        Some((methods, _)) if !methods.split(", ").any(|method| method == head.method.as_str()) => {
-            Err(wrong_method(methods))
+    let query = target.get(path_end + 1..).unwrap_or_default();
+    match path {
+        b"/kv" if !is_read => Err(wrong_method(PAGE_METHODS)),
+        b"/kv" => {
+            let accept = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("accept"));
+            Ok(Action::List(Box::new(ListQuery::of(query, accept.map(|(_, value)| value))?)))
         }
-        Some((_, what)) => Err(refuse(head.method, Failure::new(501, "not_implemented", what))),
-        None => Err(refuse(
-            head.method,
-            Failure::new(404, "no_route", "no such route; values are under /kv/{key}"),
-        )),
+        b"/batch" if head.method != Method::Post => Err(wrong_method("POST")),
+        b"/batch" => match query {
+            b"" | b"atomic=false" => Ok(Action::Batch { is_atomic: false }),
+            b"atomic=true" => Ok(Action::Batch { is_atomic: true }),
+            _ => {
+                let what = "the query of /batch is atomic=true, or none";
+                Err(Failure::new(400, "bad_query", what).not_applied())
+            }
+        },
+        _ => {
+            let what = "no such route; values are under /kv/{key}, a list of them at /kv";
+            Err(refuse(head.method, Failure::new(404, "no_route", what)))
+        }
     }
 }
 
-fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<&'k [u8]>, Failure> {
+fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action<&'k [u8]>, Failure> {
     let mut fields = DataFields::default();
     for (name, value) in head.fields() {
         // Most requests have none of these: the length tells them apart without comparing letters.
         match name.len() {
+            3 if name.eq_ignore_ascii_case("ttl") => fields.ttl = Some(value),
+            5 if name.eq_ignore_ascii_case("x-ttl") => fields.ttl = Some(value),
+            5 if name.eq_ignore_ascii_case("range") => fields.range = Some(value),
             8 if name.eq_ignore_ascii_case("if-match") => fields.if_match.push(value),
+            8 if name.eq_ignore_ascii_case("if-range") => fields.if_range = Some(value),
             11 if name.eq_ignore_ascii_case(proto::TIMING) => fields.timing = value == b"1",
             12 if name.eq_ignore_ascii_case("content-type") => fields.content_type = Some(value),
             13 if name.eq_ignore_ascii_case("if-none-match") => fields.if_none_match.push(value),
             13 if name.eq_ignore_ascii_case("content-range") => fields.is_part = true,
+            16 if name.eq_ignore_ascii_case("content-encoding") => fields.content_encoding.push(value),
             _ => {}
         }
     }
@@ -115,6 +138,13 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<&'k [u8]>, Fail
         Method::Get | Method::Head => Operation::Get(ReadCondition {
             only_if: if_match(&fields.if_match).map_err(bad_precondition)?,
             unless: unless(&fields.if_none_match),
+            // Defined for GET only (RFC 9110, 14.2).
+            range: match fields.range {
+                Some(range) if head.method == Method::Get => {
+                    RangeRequest::of(range, fields.if_range).map(Box::new)
+                }
+                _ => None,
+            },
         }),
         // A part taken for the whole would replace what it was meant to complete (RFC 9110, 14.4).
         Method::Put if fields.is_part => {
@@ -122,9 +152,17 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8]) -> Result<Action<&'k [u8]>, Fail
             return Err(Failure::new(400, "bad_header", what).not_applied());
         }
         Method::Put => {
-            refuse_encoded(head)?;
             let condition = condition(&fields, true).map_err(bad_precondition)?;
-            Operation::Put { content_type: content_type(fields.content_type)?, condition }
+            Operation::Put {
+                content_type: content_type(fields.content_type)?,
+                content_encoding: content_encoding(&fields.content_encoding)?,
+                ttl: fields.ttl.map(ttl).transpose()?,
+                condition,
+            }
+        }
+        Method::Post if is_touch => {
+            let condition = condition(&fields, false).map_err(bad_precondition)?;
+            Operation::Touch { ttl: ttl(fields.ttl.unwrap_or_default())?, condition }
         }
         Method::Delete => {
             Operation::Delete { condition: condition(&fields, false).map_err(bad_precondition)? }
@@ -139,6 +177,10 @@ struct DataFields<'b> {
     if_match: Vec<&'b [u8]>,
     if_none_match: Vec<&'b [u8]>,
     content_type: Option<&'b [u8]>,
+    content_encoding: Vec<&'b [u8]>,
+    ttl: Option<&'b [u8]>,
+    range: Option<&'b [u8]>,
+    if_range: Option<&'b [u8]>,
     timing: bool,
     is_part: bool,
 }
@@ -155,7 +197,7 @@ fn condition(fields: &DataFields<'_>, may_create: bool) -> Result<Precondition, 
 }
 
 /// `If-Match` of any method; what is not understood is refused.
-fn if_match(lists: &[&[u8]]) -> Result<Precondition, &'static str> {
+pub(super) fn if_match(lists: &[&[u8]]) -> Result<Precondition, &'static str> {
     match lists {
         [] => Ok(Precondition::None),
         [only] if only.trim_ascii() == b"*" => Ok(Precondition::Present),
@@ -166,7 +208,7 @@ fn if_match(lists: &[&[u8]]) -> Result<Precondition, &'static str> {
 }
 
 /// `If-None-Match` of a read. What is not understood matches nothing, so that the row is sent.
-fn unless(lists: &[&[u8]]) -> Option<Precondition> {
+pub(super) fn unless(lists: &[&[u8]]) -> Option<Precondition> {
     match lists {
         [] => None,
         [only] if only.trim_ascii() == b"*" => Some(Precondition::Present),
@@ -215,18 +257,27 @@ mod tests {
             Ok(Action::Data { key, operation, .. }) => {
                 let key = key.escape_ascii();
                 match operation {
-                    Operation::Get(ReadCondition { only_if: Precondition::None, unless }) => {
+                    Operation::Get(ReadCondition { only_if: Precondition::None, unless, range: None }) => {
                         format!("get {key} {unless:?}")
                     }
-                    Operation::Get(ReadCondition { only_if, unless }) => {
+                    Operation::Get(ReadCondition { only_if, unless, range: None }) => {
                         format!("get {key} {only_if:?} {unless:?}")
                     }
-                    Operation::Put { condition, content_type } => {
-                        format!("put {key} {condition:?} {content_type}")
+                    Operation::Get(ReadCondition { range: Some(range), .. }) => {
+                        format!("get {key} {:?}", range.bytes(Version(7), 10))
+                    }
+                    Operation::Put { condition, content_type, content_encoding, ttl } => {
+                        let ttl = ttl.map_or(String::new(), |ttl| format!(" {}s", ttl.as_secs()));
+                        format!("put {key} {condition:?} {content_type}{content_encoding}{ttl}")
+                    }
+                    Operation::Touch { ttl, condition } => {
+                        format!("touch {key} {condition:?} {}s", ttl.as_secs())
                     }
                     Operation::Delete { condition } => format!("delete {key} {condition:?}"),
                 }
             }
+            Ok(Action::List(query)) => format!("list {}", query.limit),
+            Ok(Action::Batch { is_atomic }) => format!("batch {is_atomic}"),
             Ok(_) => "page".to_owned(),
             Err(failure) => format!("{} {}", failure.status, failure.code),
         };
@@ -246,6 +297,44 @@ mod tests {
     }
 
     #[test]
+    fn a_lifetime_is_a_number_of_seconds() {
+        check("PUT /kv/a", "TTL: 60\r\n", "put a None  60s");
+        check("PUT /kv/a", "x-ttl: 3153600000\r\n", "put a None  3153600000s");
+        for wrong in ["0", "", "-1", "1.5", "60s", "3153600001", "99999999999999999999"] {
+            check("PUT /kv/a", &format!("TTL: {wrong}\r\n"), "400 bad_header");
+        }
+        check("POST /kv/a?touch", "TTL: 5\r\nIf-Match: \"3\"\r\n", "touch a VersionIn([Version(3)]) 5s");
+        check("POST /kv/a?touch", "", "400 bad_header");
+        check("POST /kv/a", "TTL: 5\r\n", "405 method_not_allowed");
+        check("PUT /kv/a?touch", "TTL: 5\r\n", "400 bad_query");
+    }
+
+    #[test]
+    fn one_range_is_understood_and_others_give_the_whole_value() {
+        for (range, expected) in [
+            ("bytes=0-3", "Ok(Some(0..4))"),
+            ("bytes=4-", "Ok(Some(4..10))"),
+            ("bytes=-3", "Ok(Some(7..10))"),
+            ("bytes=-30", "Ok(Some(0..10))"),
+            ("bytes=9-99999999999999999999", "Ok(Some(9..10))"),
+            ("bytes=10-", "Err(())"),
+            ("bytes=-0", "Err(())"),
+            ("bytes=0-1,3-4", "None"),
+            ("bytes=4-3", "None"),
+            ("bytes=a-", "None"),
+            ("bytes=-", "None"),
+            ("lines=0-1", "None"),
+        ] {
+            check("GET /kv/a", &format!("Range: {range}\r\n"), &format!("get a {expected}"));
+        }
+        check("GET /kv/a", "Range: bytes=0-3\r\nIf-Range: \"7\"\r\n", "get a Ok(Some(0..4))");
+        for other in ["\"8\"", "W/\"7\"", "Sun, 06 Nov 1994 08:49:37 GMT"] {
+            check("GET /kv/a", &format!("Range: bytes=0-3\r\nIf-Range: {other}\r\n"), "get a Ok(None)");
+        }
+        check("HEAD /kv/a", "Range: bytes=0-3\r\n", "get a None");
+    }
+
+    #[test]
     fn methods_and_routes_that_are_not_there_say_so() {
         check("POST /kv/a", "", "405 method_not_allowed");
         check("OPTIONS /kv/a", "", "405 method_not_allowed");
@@ -257,8 +346,12 @@ mod tests {
         check("GET /nowhere", "", "404 no_route");
         check("GET http://h", "", "404 no_route");
         check("GET http://h?/kv/a", "", "404 no_route");
-        check("GET /kv?prefix=a", "", "501 not_implemented");
-        check("POST /batch", "", "501 not_implemented");
+        check("GET /kv?prefix=a", "", "list 1000");
+        check("GET /kv?limit=7", "", "list 7");
+        check("PUT /kv", "", "405 method_not_allowed");
+        check("POST /batch", "", "batch false");
+        check("POST /batch?atomic=true", "", "batch true");
+        check("POST /batch?atomic=1", "", "400 bad_query");
         check("GET /batch", "", "405 method_not_allowed");
     }
 
@@ -296,13 +389,14 @@ mod tests {
         );
         check("GET /kv/a", "If-Match: 1\r\n", "400 bad_precondition");
         check("PUT /kv/a", "If-Match: \"a,1\", \"1,\"\r\n", "put a VersionIn([]) ");
-        check("PUT /kv/a", "Content-Encoding: gzip\r\n", "415 content_encoding");
+        check("PUT /kv/a", "Content-Encoding: gzip\r\n", "put a None gzip");
         check("PUT /kv/a", "Content-Encoding: Identity\r\n", "put a None ");
         check(
             "PUT /kv/a",
-            "Content-Encoding: gzip\r\nContent-Encoding: identity\r\n",
-            "415 content_encoding",
+            "Content-Encoding: gzip\r\nContent-Encoding: identity, br\r\n",
+            "put a None gzip, br",
         );
+        check("PUT /kv/a", &format!("Content-Encoding: {}\r\n", "x".repeat(65)), "400 bad_header");
         check("GET /kv/a", "Content-Encoding: gzip\r\n", "get a None");
         check("PUT /kv/a", &format!("Content-Type: {}\r\n", "x".repeat(256)), "400 bad_header");
     }

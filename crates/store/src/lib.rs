@@ -20,8 +20,8 @@ mod store_url;
 mod tls;
 
 pub use batcher::{
-    Batcher, Batching, Config, LastError, Meters, Observer, Receiver, Reply, Sender, Status, WorkerMeters,
-    WriteRequest, Written, channel,
+    AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Batching, Config, Intent, LastError, Meters,
+    Observer, Page, Receiver, Reply, Sender, Status, WorkerMeters, WriteRequest, Written, channel,
 };
 #[cfg(feature = "test-support")]
 pub use embedded::fuzz;
@@ -32,7 +32,7 @@ pub use part::{Part, Role, SHARDS_MAX, shard_of};
 pub use postgres::replica;
 
 use embedded::Embedded;
-use kv::{Key, Row, Write};
+use kv::{Key, Row, Timestamp, Write};
 use memory::Memory;
 use mysql::Mysql;
 use postgres::Postgres;
@@ -69,6 +69,10 @@ pub trait Store: Send + Sync {
 pub struct Lease {
     /// How many leases there have been, this one included.
     pub epoch: u64,
+    /// The time by the store's clock when it was acquired.
+    pub now: Timestamp,
+    /// Whether the store may hold rows that expire.
+    pub may_expire: bool,
     /// Ends when the store is lost, with the reason.
     pub lost: Pin<Box<dyn Future<Output = String> + Send>>,
 }
@@ -94,8 +98,46 @@ pub trait Session: Send {
     /// error says by its kind whether they may have happened, and holds for all of them.
     fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>>;
 
+    /// Some of the rows, in the order of their keys and without their values. Rows that were removed or written meanwhile may
+    /// be missing or there.
+    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>>;
+
     /// Removes every row. `Ok` means durable; the kind of an error says whether it may have happened.
     fn clear(&mut self) -> Answer<'_, ()>;
+}
+
+/// Which rows are listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// Not before this key, if it were one.
+    pub from: Vec<u8>,
+    /// Only before this key, if it were one; `None` for no end.
+    pub until: Option<Vec<u8>>,
+    /// At most so many.
+    pub limit: usize,
+    /// The time by which rows have expired.
+    pub now: Timestamp,
+    /// Those that have expired, in any order, instead of those that have not.
+    pub expired: bool,
+}
+
+/// More than every key.
+pub const BEHIND_ALL_KEYS: [u8; kv::KEY_BYTES_MAX + 1] = [0xff; kv::KEY_BYTES_MAX + 1];
+
+impl Listing {
+    /// [`Listing::until`], or what is more than every key.
+    pub fn end(&self) -> &[u8] {
+        self.until.as_deref().unwrap_or(&BEHIND_ALL_KEYS)
+    }
+}
+
+/// A row in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The row; its value is empty if that was not asked for.
+    pub row: Row,
+    /// The length of its value.
+    pub value_bytes: u64,
 }
 
 /// What a write found under its key.
@@ -103,7 +145,7 @@ pub trait Session: Send {
 pub enum Found {
     /// Nothing.
     Absent,
-    /// A row, which it replaced or removed.
+    /// A row, which it replaced or removed; also one that has expired.
     Present,
     /// A row with a greater version, which stays: the write was not applied. Somebody else writes the store.
     Newer,

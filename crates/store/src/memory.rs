@@ -1,10 +1,11 @@
 //! A store in this process's memory: what the lab measures the tiers above with, and the model in tests.
 
-use super::{Answer, Error, Found, Kind, Lease, Part, Session, Store, Workers};
-use kv::{Change, Key, Row, Write};
+use super::{Answer, Error, Found, Kind, Lease, Listed, Listing, Part, Session, Store, Workers};
+use kv::{Change, Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::{pending, ready};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,7 +27,8 @@ impl Memory {
 impl Store for Memory {
     fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
-        Box::pin(ready(Ok(Lease { epoch, lost: Box::pin(pending()) })))
+        let now = Timestamp::of_this_machine();
+        Box::pin(ready(Ok(Lease { epoch, now, may_expire: true, lost: Box::pin(pending()) })))
     }
 
     fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
@@ -60,10 +62,26 @@ impl Session for MemorySession {
         Box::pin(ready(Ok(found)))
     }
 
+    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
+        Box::pin(ready(Ok(list(&self.0.lock(), listing))))
+    }
+
     fn clear(&mut self) -> Answer<'_, ()> {
         self.0.lock().clear();
         Box::pin(ready(Ok(())))
     }
+}
+
+/// What [`Session::list`] gives of `rows`.
+pub(super) fn list(rows: &BTreeMap<Key, Row>, listing: &Listing) -> Vec<Listed> {
+    let is_expired = |row: &Row| row.attributes().expires.is_some_and(|at| at <= listing.now);
+    let listed = |(key, row): (&Key, &Row)| Listed {
+        row: Row::with(key, row.attributes(), b"", row.version()),
+        value_bytes: row.value().len() as u64,
+    };
+    let rows = rows.range::<[u8], _>((Bound::Included(listing.from.as_slice()), Bound::Unbounded));
+    let wanted = rows.take_while(|(key, _)| key.as_bytes() < listing.end());
+    wanted.filter(|(_, row)| is_expired(row) == listing.expired).take(listing.limit).map(listed).collect()
 }
 
 #[cfg(test)]

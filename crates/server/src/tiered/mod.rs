@@ -18,11 +18,14 @@ pub use store::{Error, Flush, Kind, LastError, Meters, SHARDS_MAX, Status, Worke
 use cache::{Cache, Place};
 use flight::{Flight, Flights};
 use kv::counters::Counter;
-use kv::{Key, Precondition, Row, Version};
+use kv::{Attributes, Clock, Key, Precondition, Row, Timestamp, Version};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Batcher, Config, Observer, Receiver, Reply, Store, WriteRequest, Written, channel};
+use store::{
+    AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Config, Intent, Listing, Observer, Page, Receiver,
+    Reply, Store, WriteRequest, Written, channel,
+};
 
 /// The cache and the store behind it.
 pub struct Tiered {
@@ -117,7 +120,13 @@ impl Tiered {
     /// What `look` makes of the row under `key`, if the cache holds it. Never waits; `look` runs under a lock of the cache, as
     /// [`Cache::look`] says.
     pub fn cached<R>(&self, key: &[u8], look: impl FnOnce(&Row) -> R) -> Option<R> {
-        self.tier.cache.look(self.tier.cache.place(key), key, look)
+        let live = |row: &Row| (!row.is_expired(self.clock())).then(|| look(row));
+        self.tier.cache.look(self.tier.cache.place(key), key, live).flatten()
+    }
+
+    /// The clock of the store, by which rows expire.
+    pub fn clock(&self) -> &Clock {
+        self.batcher.clock()
     }
 
     /// Whether the cache holds `key`, without the policy learning that anybody asked.
@@ -131,8 +140,12 @@ impl Tiered {
         let (receiver, flight) = {
             let mut flights = self.tier.flights[place.shard].lock();
             // A flight of this key may have completed since the caller looked.
-            if let Some(row) = self.tier.cache.get(place, key.as_bytes()) {
-                return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO });
+            match self.tier.cache.get(place, key.as_bytes()) {
+                Some(row) if row.is_expired(self.clock()) => {
+                    self.tier.cache.remove(place, key.as_bytes());
+                }
+                Some(row) => return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO }),
+                None => {}
             }
             if flights.has_unknown_outcome(key) {
                 let what = "the outcome of an earlier write of this key is unknown until the store is back";
@@ -162,26 +175,75 @@ impl Tiered {
     pub async fn put(
         &self,
         key: &Key,
-        content_type: &str,
+        attributes: impl Into<Attributes<'_>>,
         value: Vec<u8>,
         condition: Precondition,
     ) -> Result<Made, WriteError> {
-        let row = Row::new(key, content_type, &value, Version::default());
+        let row = Row::with(key, attributes.into(), &value, Version::default());
         // Packed in the row now; large values are not held twice while the store works.
         drop(value);
-        self.write(key, Some(row), condition, Fill::IfAllowed).await
+        self.write(key, Intent::Put(row), condition, Fill::IfAllowed).await
     }
 
     /// Removes a row; removing an absent one succeeds.
     pub async fn delete(&self, key: &Key, condition: Precondition) -> Result<Made, WriteError> {
-        self.write(key, None, condition, Fill::IfAllowed).await
+        self.write(key, Intent::Delete, condition, Fill::IfAllowed).await
+    }
+
+    /// Gives a row another end, and leaves its value and version. The condition fails if it is absent.
+    pub async fn touch(
+        &self,
+        key: &Key,
+        expires: Timestamp,
+        condition: Precondition,
+    ) -> Result<Made, WriteError> {
+        self.write(key, Intent::Touch(Some(expires)), condition, Fill::IfAllowed).await
+    }
+
+    /// Performs all `operations` in one commit, or none.
+    pub async fn write_atomically(&self, operations: Vec<AtomicOperation>) -> Result<AtomicOutcome, Error> {
+        let written: Vec<Option<(Place, Key, u64)>> = operations
+            .iter()
+            .map(|AtomicOperation { key, intent, .. }| {
+                intent.as_ref()?;
+                let place = self.tier.cache.place(key.as_bytes());
+                Some((place, key.clone(), self.tier.begin_write(place, key)))
+            })
+            .collect();
+        let (sender, receiver) = channel();
+        let tier = Arc::clone(&self.tier);
+        let reply = Reply::new(move |outcome: Result<AtomicOutcome, Error>, _| {
+            for (index, (place, key, generation)) in
+                written.iter().enumerate().filter_map(|(index, written)| Some((index, written.as_ref()?)))
+            {
+                let result = match &outcome {
+                    Ok(AtomicOutcome::Applied(answers)) => match &answers[index] {
+                        AtomicAnswer::Written(written) => Ok(written.clone()),
+                        AtomicAnswer::Read(_) => Ok(Written::ConditionFailed(None)),
+                    },
+                    Ok(AtomicOutcome::ConditionFailed(..)) => Ok(Written::ConditionFailed(None)),
+                    Err(error) => Err(error.clone()),
+                };
+                tier.end_write(*place, key, *generation, &result, Fill::IfAllowed);
+            }
+            sender.send(outcome);
+        });
+        self.batcher.write_atomically(operations, reply);
+        self.answer(receiver).await?
+    }
+
+    /// A part of a list, as the store has it.
+    pub async fn list(&self, listing: Listing, with_values: bool) -> Result<Page, Error> {
+        let (sender, receiver) = channel();
+        self.batcher.list(listing, with_values, Reply::new(move |page, _| sender.send(page)));
+        self.answer(receiver).await?
     }
 
     /// Creates or replaces a row in the store, and leaves the key out of the cache.
     pub async fn preload(&self, key: &Key, content_type: &str, value: Vec<u8>) -> Result<Made, WriteError> {
         let row = Row::new(key, content_type, &value, Version::default());
         drop(value);
-        self.write(key, Some(row), Precondition::None, Fill::Never).await
+        self.write(key, Intent::Put(row), Precondition::None, Fill::Never).await
     }
 
     /// Removes every row. Writes under way at the same time may come before or after it.
@@ -199,7 +261,7 @@ impl Tiered {
     async fn write(
         &self,
         key: &Key,
-        row: Option<Row>,
+        intent: Intent,
         condition: Precondition,
         fill: Fill,
     ) -> Result<Made, WriteError> {
@@ -211,7 +273,7 @@ impl Tiered {
             tier.end_write(place, &key_written, generation, &result, fill);
             sender.send(result.map(|written| (written, queued)));
         });
-        self.batcher.write(WriteRequest { key: key.clone(), row, condition, reply });
+        self.batcher.write(WriteRequest { key: key.clone(), intent, condition, reply });
         match self.answer(receiver).await.and_then(|result| result).map_err(WriteError::Store)? {
             (Written::Applied { version, existed, .. }, queued) => Ok(Made { queued, version, existed }),
             (Written::ConditionFailed(current), _) => Err(WriteError::ConditionFailed(current)),

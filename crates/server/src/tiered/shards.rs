@@ -7,7 +7,7 @@ use super::{CacheCounts, Error, Kind, Read, Replica, Status, Tiered};
 use cache::Cache;
 use kv::{Key, Row};
 use std::time::Duration;
-use store::{Config, Part, Role, SHARDS_MAX, Store, shard_of};
+use store::{Config, Listed, Listing, Page, Part, Role, SHARDS_MAX, Store, shard_of};
 
 /// What one shard is made of.
 pub struct Shard {
@@ -89,6 +89,28 @@ impl Tiers {
         };
         // What the replica's own failure is says nothing about the store.
         replica.read(key).await.or(Err(refused))
+    }
+
+    /// A part of a list over all shards, in the order of the keys. Each row is as its store has it when that is asked.
+    pub async fn list(&self, listing: &Listing, with_values: bool) -> Result<Page, Error> {
+        let mut pages = Vec::with_capacity(self.shards.len());
+        for tier in &self.shards {
+            pages.push(tier.list(listing.clone(), with_values).await?);
+        }
+        // Behind where one shard's page ends, that shard may have more.
+        let mut next = pages.iter().filter_map(|page| page.next.clone()).min();
+        let mut rows: Vec<Listed> = pages.into_iter().flat_map(|page| page.rows).collect();
+        if self.shards.len() > 1 {
+            rows.sort_unstable_by(|a, b| a.row.key().cmp(b.row.key()));
+            let is_whole =
+                |listed: &Listed| next.as_ref().is_none_or(|next| listed.row.key() < next.as_slice());
+            rows.truncate(rows.iter().take_while(|listed| is_whole(listed)).count());
+            if let Some(behind) = rows.get(listing.limit) {
+                next = Some(behind.row.key().to_vec());
+                rows.truncate(listing.limit);
+            }
+        }
+        Ok(Page { rows, next })
     }
 
     /// Removes every row, shard after shard. A shard that fails ends it: those behind are left as they are.

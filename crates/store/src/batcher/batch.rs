@@ -4,9 +4,9 @@
 //! one key that share a batch were concurrent, so they may take effect one after the other, in the order they queued,
 //! with nothing in between: only the last change reaches the store, and all are answered.
 
-use super::{Batching, WriteRequest, Written};
+use super::{Batching, Intent, WriteRequest, Written};
 use crate::{Error, Found, Kind};
-use kv::{Change, Key, Precondition, Version, Write};
+use kv::{Change, Clock, Key, Precondition, Row, Version, Write};
 
 /// The requests of one key, in the order they queued, with their preconditions decided once [`Group::decide`] was called.
 pub(super) struct Group {
@@ -17,9 +17,9 @@ pub(super) struct Group {
     existed: Option<bool>,
 }
 
-#[derive(Clone, Copy)]
 enum Decision {
-    Applies(Version),
+    /// The row after it.
+    Applies(Version, Option<Row>),
     Fails(Option<Version>),
 }
 
@@ -58,41 +58,57 @@ impl Group {
     }
 
     pub(super) fn is_conditional(&self) -> bool {
-        self.requests.iter().any(|(request, _)| request.condition != Precondition::None)
+        self.requests.iter().any(|(request, _)| {
+            request.condition != Precondition::None
+                || matches!(request.intent, Intent::Touch(_) | Intent::RemoveExpired)
+        })
     }
 
     pub(super) fn fail(self, error: &Error) {
         self.requests.into_iter().for_each(|(mut request, _)| request.reply.give(Err(error.clone())));
     }
 
-    /// `current` is the key's version before the batch (`Some(None)`: absent; `None`: not read, no conditions).
+    /// `current` is the key's row before the batch (`Some(None)`: absent; `None`: not read, no conditions), which counts as absent
+    /// once it has expired by `clock`.
     pub(super) fn decide(
         &mut self,
-        current: Option<Option<Version>>,
+        current: Option<Option<Row>>,
+        clock: &Clock,
         mut next_version: impl FnMut() -> Version,
     ) {
-        self.existed = current.map(|version| version.is_some());
+        let was_read = current.is_some();
+        let stored = current.flatten();
+        let mut now = stored.clone().filter(|row| !row.is_expired(clock));
+        let has_expired = stored.is_some() && now.is_none();
+        self.existed = was_read.then_some(now.is_some());
         self.last = None;
-        let mut now = current.flatten();
         for (index, (request, decision)) in self.requests.iter_mut().enumerate() {
-            *decision = Decision::Fails(now);
-            if request.condition.holds(now) {
-                let version = next_version();
-                now = request.row.is_some().then_some(version);
-                self.last = Some(index);
-                *decision = Decision::Applies(version);
+            let version_now = now.as_ref().map(Row::version);
+            *decision = Decision::Fails(version_now);
+            if !request.condition.holds(version_now) {
+                continue;
             }
+            let next = match (&request.intent, &now) {
+                (Intent::Put(row), _) => Some(row.clone().with_version(next_version())),
+                (Intent::Delete, _) => None,
+                (Intent::Touch(expires), Some(row)) => Some(row.with_expiry(&request.key, *expires)),
+                (Intent::RemoveExpired, None) if has_expired && self.last.is_none() => None,
+                (Intent::Touch(_) | Intent::RemoveExpired, _) => continue,
+            };
+            let version = next.as_ref().map_or_else(&mut next_version, Row::version);
+            if next != now || next.is_none() {
+                self.last = Some(index);
+            }
+            now = next.clone();
+            *decision = Decision::Applies(version, next);
         }
     }
 
     fn write(&self) -> Option<Write> {
         let (request, decision) = &self.requests[self.last?];
-        let Decision::Applies(version) = *decision else { return None };
-        let change = match &request.row {
-            Some(row) => Change::Put(row.clone().with_version(version)),
-            None => Change::Delete,
-        };
-        Some(Write { key: request.key.clone(), version, change })
+        let Decision::Applies(version, row) = decision else { return None };
+        let change = row.clone().map_or(Change::Delete, Change::Put);
+        Some(Write { key: request.key.clone(), version: *version, change })
     }
 }
 
@@ -114,15 +130,15 @@ pub(super) fn answer(groups: Vec<Group>, found: &[Found], batching: Batching) {
             group.fail(&Error::new(Kind::Rejected, what));
             continue;
         }
-        // What was read and what the write found agree: nothing else writes the key meanwhile.
-        let mut existed = found.map_or(group.existed.unwrap_or(false), |found| *found != Found::Absent);
+        // What was read and what the write found agree, but for a row that has expired: nothing else writes the key meanwhile.
+        let mut existed = group.existed.unwrap_or(found.is_some_and(|found| *found != Found::Absent));
         for (index, (mut request, decision)) in group.requests.into_iter().enumerate() {
             let written = match decision {
                 Decision::Fails(current) => Written::ConditionFailed(current),
-                Decision::Applies(version) => Written::Applied {
+                Decision::Applies(version, row) => Written::Applied {
                     version,
-                    existed: std::mem::replace(&mut existed, request.row.is_some()),
-                    row: request.row.map(|row| row.with_version(version)),
+                    existed: std::mem::replace(&mut existed, row.is_some()),
+                    row,
                     superseded: is_overtaken || group.last != Some(index),
                 },
             };

@@ -8,17 +8,21 @@
 
 mod batch;
 mod clear;
+mod expiry;
+mod long;
 mod ownership;
 mod worker;
 mod replies;
 mod queue;
 
+pub use long::{AtomicAnswer, AtomicOperation, AtomicOutcome};
 pub use replies::{Receiver, Sender, channel};
 
-use super::{Error, Flush, Kind, Part, Role, Store, Workers};
+use super::{Error, Flush, Kind, Listed, Listing, Part, Role, Store, Workers};
 use kv::counters::{Counter, Histogram};
 use kv::faults::FaultInjector;
-use kv::{Key, Precondition, Row, Version};
+use kv::{Clock, Key, Precondition, Row, Timestamp, Version};
+use long::LongRequest;
 use parking_lot::Mutex;
 use queue::Queues;
 use std::hash::BuildHasher;
@@ -117,12 +121,34 @@ impl<T> Drop for Reply<T> {
 pub struct WriteRequest {
     /// Whose row changes.
     pub key: Key,
-    /// The new row (its version is given by the worker); `None` deletes.
-    pub row: Option<Row>,
+    /// What becomes of it.
+    pub intent: Intent,
     /// What must hold of the key just before.
     pub condition: Precondition,
     /// The requests of a key are answered in the order they were committed.
     pub reply: Reply<Written>,
+}
+
+/// What a write request does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// Creates or replaces the row; the worker gives it its version.
+    Put(Row),
+    /// Removes the row; removing an absent one succeeds.
+    Delete,
+    /// Gives the row another end, and leaves value and version; of an absent one the condition fails.
+    Touch(Option<Timestamp>),
+    /// Removes the row if it has expired; else the condition fails.
+    RemoveExpired,
+}
+
+/// A part of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The rows, in the order of their keys.
+    pub rows: Vec<Listed>,
+    /// Where the list goes on: [`Listing::from`] of the next page. `None`: here it ends.
+    pub next: Option<Vec<u8>>,
 }
 
 /// How a write request ended.
@@ -207,6 +233,10 @@ pub struct WorkerMeters {
 pub struct Meters {
     /// Of the workers for reads.
     pub read: WorkerMeters,
+    /// Of the worker for lists and atomic batches.
+    pub long: WorkerMeters,
+    /// Rows that had expired and were removed.
+    pub expired: Counter,
     /// Of the workers for writes.
     pub write: WorkerMeters,
     /// Leases acquired.
@@ -217,6 +247,7 @@ pub struct Meters {
 pub struct Batcher {
     shared: Arc<Shared>,
     reads: Queues<ReadRequest>,
+    long: Queues<LongRequest>,
     writes: Queues<WriteRequest>,
     /// The store workers' and, last, the owner's.
     threads: Vec<JoinHandle<()>>,
@@ -237,10 +268,16 @@ struct Shared {
     /// Sessions open now: a new lease waits until the old ones are gone.
     sessions: AtomicUsize,
     last_version: AtomicU64,
+    /// The store's.
+    clock: Clock,
+    /// Whether there may be rows that expire. Else nothing has to be read to know that a row has not.
+    may_expire: AtomicBool,
     /// Whether a clear is under way.
     clearing: AtomicBool,
     /// Held by a clear alone, and shared by writes from the look at their preconditions to their commit.
     conditions: RwLock<()>,
+    /// Held by an atomic batch alone, and shared by all other writes from the look at their preconditions to their answers.
+    atomic: RwLock<()>,
     /// Whether the last batch of writes was refused whatever was in it.
     refuses_writes: AtomicBool,
     last_error: Mutex<Option<LastError>>,
@@ -268,8 +305,11 @@ impl Batcher {
             lost,
             sessions: AtomicUsize::new(0),
             last_version: AtomicU64::new(0),
+            clock: Clock::default(),
+            may_expire: AtomicBool::new(false),
             clearing: AtomicBool::new(false),
             conditions: RwLock::default(),
+            atomic: RwLock::default(),
             refuses_writes: AtomicBool::new(false),
             last_error: Mutex::default(),
             meters: Arc::default(),
@@ -279,12 +319,19 @@ impl Batcher {
             Role::Store(_) => worker::spawn::<WriteRequest>("weir-write", workers.write, &shared)?,
             Role::Replica => (Queues::none(), Vec::new()),
         };
+        let (long, long_threads) = match shared.config.role {
+            Role::Store(_) => worker::spawn::<LongRequest>("weir-long", 1, &shared)?,
+            Role::Replica => (Queues::none(), Vec::new()),
+        };
+        let late_long = worker::refuse_late(long.waiting(), Arc::clone(&shared));
+        let sweep = expiry::remove_expired(long.waiting(), writes.waiting(), Arc::clone(&shared));
         let late_reads = worker::refuse_late(reads.waiting(), Arc::clone(&shared));
         let late_writes = worker::refuse_late(writes.waiting(), Arc::clone(&shared));
-        let refuse_late = async { tokio::join!(late_reads, late_writes).0 };
-        let owner = ownership::spawn(&shared, observer, lost_receiver, refuse_late)?;
-        let threads = read_threads.into_iter().chain(write_threads).chain([owner]).collect();
-        Ok(Batcher { shared, reads, writes, threads })
+        let beside = async { tokio::join!(late_reads, late_writes, late_long, sweep).0 };
+        let owner = ownership::spawn(&shared, observer, lost_receiver, beside)?;
+        let workers = read_threads.into_iter().chain(long_threads).chain(write_threads);
+        let threads = workers.chain([owner]).collect();
+        Ok(Batcher { shared, reads, long, writes, threads })
     }
 
     /// Reads the row under `key`, `None` if absent.
@@ -301,8 +348,38 @@ impl Batcher {
             let what = "with batching off writes have no order, so conditional ones are refused";
             return request.reply.give(Err(Error::new(Kind::Rejected, what)));
         }
+        if matches!(&request.intent, Intent::Put(row) if row.attributes().expires.is_some())
+            || matches!(request.intent, Intent::Touch(Some(_)))
+        {
+            self.shared.may_expire.store(true, Relaxed);
+        }
         let request = if self.shared.config.acknowledge_early { self.acknowledge(request) } else { request };
         self.push(&self.writes, self.queue_of(&self.writes, &request.key), request);
+    }
+
+    /// Lists rows, with their values if that is wanted. A page ends with [`Listing::limit`] rows, or with 4 MiB.
+    pub fn list(&self, listing: Listing, with_values: bool, mut reply: Reply<Page>) {
+        if self.long.count() == 0 {
+            return reply.give(Err(Error::new(Kind::Rejected, "a replica is not listed")));
+        }
+        self.push(&self.long, 0, LongRequest::List { listing, with_values, reply });
+    }
+
+    /// Performs all `operations` in one commit, or none. The kind of an error says whether it may have happened, and holds for all.
+    pub fn write_atomically(&self, operations: Vec<AtomicOperation>, mut reply: Reply<AtomicOutcome>) {
+        if self.long.count() == 0 {
+            return reply.give(Err(Error::new(Kind::Rejected, "a replica is only read")));
+        }
+        let expires = |operation: &AtomicOperation| matches!(&operation.intent, Some(Intent::Put(row)) if row.attributes().expires.is_some());
+        if operations.iter().any(expires) {
+            self.shared.may_expire.store(true, Relaxed);
+        }
+        self.push(&self.long, 0, LongRequest::Atomic { operations, reply });
+    }
+
+    /// The clock of the store.
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
     }
 
     /// Removes every row, durably. Rows that are written meanwhile may be removed or not.
@@ -318,7 +395,10 @@ impl Batcher {
     /// Answers a write as if it were committed; see [`Config::acknowledge_early`].
     fn acknowledge(&self, mut request: WriteRequest) -> WriteRequest {
         let version = self.shared.next_version();
-        let row = request.row.clone().map(|row| row.with_version(version));
+        let row = match &request.intent {
+            Intent::Put(row) => Some(row.clone().with_version(version)),
+            _ => None,
+        };
         request.reply.give(Ok(Written::Applied { version, existed: false, row, superseded: false }));
         WriteRequest { reply: Reply::new(|_, _| {}), ..request }
     }
@@ -330,8 +410,7 @@ impl Batcher {
         {
             return idlest;
         }
-        let hash = foldhash::fast::FixedState::default().hash_one(key.as_bytes());
-        (hash >> 32) as usize % queues.count()
+        queue_index(key, queues.count())
     }
 
     fn push<R: worker::Request>(&self, queues: &Queues<R>, index: usize, request: R) {
@@ -388,6 +467,7 @@ impl Drop for Batcher {
     fn drop(&mut self) {
         // Workers end when their queue is closed and empty; the owner thread, which holds the lease, ends after them.
         self.reads = Queues::none();
+        self.long = Queues::none();
         self.writes = Queues::none();
         let workers = self.threads.len().saturating_sub(1);
         if !have_ended(&self.threads[..workers]) {
@@ -398,6 +478,12 @@ impl Drop for Batcher {
             log::warn!("the store does not answer; its threads are abandoned");
         }
     }
+}
+
+/// Which of `count` queues is the one of `key`.
+fn queue_index(key: &Key, count: usize) -> usize {
+    let hash = foldhash::fast::FixedState::default().hash_one(key.as_bytes());
+    (hash >> 32) as usize % count
 }
 
 /// Starts a thread with a runtime of its own.

@@ -71,6 +71,8 @@ impl Owner {
             let epoch = lease.epoch;
             let since = Instant::now();
             self.shared.last_version.store(Version::first_of(epoch).0, Relaxed);
+            self.shared.clock.advance_to(lease.now);
+            self.shared.may_expire.store(lease.may_expire, Relaxed);
             self.shared.meters.leases.add(1);
             self.observer.store_up();
             self.announce(Status::Up(epoch));

@@ -98,31 +98,8 @@ impl<R> Queues<R> {
     }
 
     /// Puts `request` at the end of a queue; gives it back if so many requests, or bytes, wait there.
-    pub(super) fn push(
-        &self,
-        index: usize,
-        request: R,
-        bytes: usize,
-        (requests_max, bytes_max): (usize, usize),
-    ) -> Result<(), R> {
-        let queue = &self.0[index];
-        if queue.len.load(Relaxed) >= requests_max {
-            return Err(request);
-        }
-        let worker = {
-            let mut waiting = queue.waiting.lock();
-            if waiting.bytes >= bytes_max {
-                return Err(request);
-            }
-            waiting.requests.push_back(Queued { request, bytes, since: Instant::now() });
-            waiting.bytes += bytes;
-            queue.len.store(waiting.requests.len(), Relaxed);
-            // Under the lock: if the queue is handed over after this, its new worker is notified after that and sees the
-            // request. Outside of it this could read the old hands, and the new ones the old length.
-            if queue.is_handed_over.load(Relaxed) { 0 } else { index }
-        };
-        self.0[worker].notify.notify_one();
-        Ok(())
+    pub(super) fn push(&self, index: usize, request: R, bytes: usize, most: (usize, usize)) -> Result<(), R> {
+        push(&self.0, index, request, bytes, most)
     }
 
     /// Requests that wait.
@@ -143,6 +120,33 @@ impl<R> Queues<R> {
     }
 }
 
+fn push<R>(
+    queues: &[Queue<R>],
+    index: usize,
+    request: R,
+    bytes: usize,
+    (requests_max, bytes_max): (usize, usize),
+) -> Result<(), R> {
+    let queue = &queues[index];
+    if queue.len.load(Relaxed) >= requests_max {
+        return Err(request);
+    }
+    let worker = {
+        let mut waiting = queue.waiting.lock();
+        if waiting.bytes >= bytes_max {
+            return Err(request);
+        }
+        waiting.requests.push_back(Queued { request, bytes, since: Instant::now() });
+        waiting.bytes += bytes;
+        queue.len.store(waiting.requests.len(), Relaxed);
+        // Under the lock: if the queue is handed over after this, its new worker is notified after that and sees the
+        // request. Outside of it this could read the old hands, and the new ones the old length.
+        if queue.is_handed_over.load(Relaxed) { 0 } else { index }
+    };
+    queues[worker].notify.notify_one();
+    Ok(())
+}
+
 impl<R> Drop for Queues<R> {
     fn drop(&mut self) {
         for queue in self.0.iter() {
@@ -153,6 +157,16 @@ impl<R> Drop for Queues<R> {
 }
 
 impl<R> Waiting<R> {
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Puts `request` at the end of a queue, however many wait there.
+    pub(super) fn push(&self, index: usize, request: R) {
+        // Nothing is given back where there is no limit.
+        drop(push(&self.0, index, request, 0, (usize::MAX, usize::MAX)));
+    }
+
     /// Removes the requests that have waited longer than `most`.
     pub(super) fn late(&self, most: Duration) -> Vec<Queued<R>> {
         let now = Instant::now();

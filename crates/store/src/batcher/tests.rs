@@ -23,11 +23,12 @@ fn write(batcher: &Batcher, requests: &str) -> Answered {
         let (name, rest) = text.split_at(1);
         let key = key(name);
         let value = &rest.as_bytes()[1..];
-        let row = (!rest.starts_with('-')).then(|| Row::new(&key, "", value, Version::default()));
+        let row = || Row::new(&key, "", value, Version::default());
+        let intent = if rest.starts_with('-') { Intent::Delete } else { Intent::Put(row()) };
         let condition = if rest.starts_with('+') { Precondition::Absent } else { Precondition::None };
         let (sender, label) = (sender.clone(), text.to_owned());
         let reply = Reply::new(move |result, _| drop(sender.send((label, result))));
-        batcher.write(WriteRequest { key, row, condition, reply });
+        batcher.write(WriteRequest { key, intent, condition, reply });
     }
     receiver
 }
@@ -166,7 +167,7 @@ fn a_write_whose_condition_holds_is_not_parted_from_it_by_a_clear() {
     let (sender, written) = mpsc::channel();
     batcher.write(WriteRequest {
         key: key("a"),
-        row: Some(Row::new(&key("a"), "", b"new", Version::default())),
+        intent: Intent::Put(Row::new(&key("a"), "", b"new", Version::default())),
         condition: Precondition::Present,
         reply: Reply::new(move |result, _| drop(sender.send(result))),
     });

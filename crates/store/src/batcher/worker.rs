@@ -4,8 +4,7 @@ use super::batch;
 use super::queue::{Consumer, Queued, Queues, Waiting};
 use super::replies::answer_batch;
 use super::{
-    Batching, ReadRequest, Reply, Shared, Status, WorkerMeters, WriteRequest, Written, overloaded,
-    start_thread,
+    Batching, Intent, ReadRequest, Shared, Status, WorkerMeters, WriteRequest, overloaded, start_thread,
 };
 use crate::{Answer, Error, Found, Kind, Session};
 use kv::faults::{self, Fault};
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Most requests in one batch.
 const BATCH_REQUESTS_MAX: usize = 1024;
 /// A batch takes no further request once it carries this many bytes.
-const BATCH_BYTES_MAX: usize = 1 << 20;
+pub(super) const BATCH_BYTES_MAX: usize = 1 << 20;
 /// With a flush this slow, a batch waits for more requests; below it, waiting costs more than it saves.
 pub(super) const SLOW_FLUSH: Duration = Duration::from_millis(1);
 /// Time that each request adds to a commit besides the flush: a large batch is not a slow flush.
@@ -35,7 +34,7 @@ const CHECKS: u32 = 8;
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(5);
 const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(250);
 /// How often a batch that the store rolled back is tried again.
-const RETRIES_MAX: usize = 3;
+pub(super) const RETRIES_MAX: usize = 3;
 
 /// A request to a store worker.
 pub(super) trait Request: Send + Sized + 'static {
@@ -45,17 +44,12 @@ pub(super) trait Request: Send + Sized + 'static {
     /// What an answer may carry that the request does not, in bytes, before the first answer.
     const ANSWER_BYTES_GUESS: usize;
 
-    /// The answer to a request.
-    type Answer;
-
     /// Bytes it adds to a batch.
     fn bytes(&self) -> usize;
-    /// Where its answer goes.
-    fn reply(&mut self) -> &mut Reply<Self::Answer>;
+    /// Says how long it waited for its batch.
+    fn set_queued(&mut self, waited: Duration);
     /// Answers it with a failure.
-    fn fail(mut self, error: Error) {
-        self.reply().give(Err(error));
-    }
+    fn fail(self, error: Error);
     /// The meters of its workers.
     fn meters(shared: &Shared) -> &WorkerMeters;
     /// Does a batch and answers every request in it. The error is the session's end.
@@ -65,9 +59,9 @@ pub(super) trait Request: Send + Sized + 'static {
 /// A batch that was done.
 pub(super) struct Ran {
     /// When its requests were answered; if some were refused and sent again one by one, when the last was.
-    answered: Instant,
+    pub(super) answered: Instant,
     /// Bytes of the answers that the batch itself did not carry.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 /// The queues of the workers, and their threads.
@@ -338,7 +332,7 @@ impl<R: Request> StoreWorker<R> {
                 continue;
             }
             meters.queued.record_duration(waited);
-            request.reply().queued = waited;
+            request.set_queued(waited);
             bytes += request.bytes() + self.last.answer_bytes;
             batch.push(request);
         }
@@ -374,7 +368,6 @@ pub(super) async fn given_up(mut status: tokio::sync::watch::Receiver<Status>, e
 }
 
 impl Request for ReadRequest {
-    type Answer = Option<Row>;
     const FLUSHES: bool = false;
     // 64 in the first batch; if values turn out to be small, each batch may be twice as large as the one before.
     const ANSWER_BYTES_GUESS: usize = BATCH_BYTES_MAX / 64;
@@ -383,15 +376,19 @@ impl Request for ReadRequest {
         self.key.as_bytes().len()
     }
 
-    fn reply(&mut self) -> &mut Reply<Self::Answer> {
-        &mut self.reply
+    fn set_queued(&mut self, waited: Duration) {
+        self.reply.queued = waited;
+    }
+
+    fn fail(mut self, error: Error) {
+        self.reply.give(Err(error));
     }
 
     fn meters(shared: &Shared) -> &WorkerMeters {
         &shared.meters.read
     }
 
-    fn run<'a>(session: &'a mut dyn Session, mut batch: Vec<Self>, _shared: &'a Shared) -> Answer<'a, Ran> {
+    fn run<'a>(session: &'a mut dyn Session, mut batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
         Box::pin(async move {
             batch.sort_unstable_by(|a, b| a.key.cmp(&b.key));
             let mut distinct: Vec<Key> = batch.iter().map(|request| request.key.clone()).collect();
@@ -414,7 +411,7 @@ impl Request for ReadRequest {
                     while let Some(mut request) = batch.next_if(is_read) {
                         while found.next_if(|(key, _)| **key < request.key).is_some() {}
                         let row = found.peek().and_then(|(_, row)| row.clone());
-                        request.reply.give(Ok(row));
+                        request.reply.give(Ok(row.filter(|row| !row.is_expired(&shared.clock))));
                     }
                 });
                 if unread.is_empty() {
@@ -427,16 +424,20 @@ impl Request for ReadRequest {
 }
 
 impl Request for WriteRequest {
-    type Answer = Written;
     const FLUSHES: bool = true;
     const ANSWER_BYTES_GUESS: usize = 0;
 
     fn bytes(&self) -> usize {
-        self.key.as_bytes().len() + self.row.as_ref().map_or(0, |row| row.value().len())
+        let value_bytes = if let Intent::Put(row) = &self.intent { row.value().len() } else { 0 };
+        self.key.as_bytes().len() + value_bytes
     }
 
-    fn reply(&mut self) -> &mut Reply<Self::Answer> {
-        &mut self.reply
+    fn set_queued(&mut self, waited: Duration) {
+        self.reply.queued = waited;
+    }
+
+    fn fail(mut self, error: Error) {
+        self.reply.give(Err(error));
     }
 
     fn meters(shared: &Shared) -> &WorkerMeters {
@@ -469,6 +470,8 @@ async fn commit(
     shared: &Shared,
     refused: &mut VecDeque<batch::Group>,
 ) -> Result<Instant, Error> {
+    // Until the answers: what an atomic batch writes is newer, in the cache too.
+    let _no_atomic_batch = shared.atomic.read().await;
     let written = write(session, &mut groups, shared).await;
     let refusal = written.as_ref().err().filter(|error| error.kind() == Kind::Refused);
     if shared.refuses_writes.load(Relaxed) != refusal.is_some() {
@@ -501,8 +504,10 @@ async fn write(
     groups: &mut [batch::Group],
     shared: &Shared,
 ) -> Result<Vec<Found>, Error> {
-    let conditional: Vec<Key> =
-        groups.iter().filter(|group| group.is_conditional()).map(|group| group.key().clone()).collect();
+    // What a row that has expired was replaced by has created it.
+    let may_expire = shared.may_expire.load(Relaxed) && shared.config.batching == Batching::On;
+    let is_read = |group: &&batch::Group| may_expire || group.is_conditional();
+    let conditional: Vec<Key> = groups.iter().filter(is_read).map(|group| group.key().clone()).collect();
     // A clear between the look and the write would remove the row that decides.
     let _no_clear = if conditional.is_empty() {
         None
@@ -512,20 +517,19 @@ async fn write(
         shared.status.borrow().epoch()?;
         Some(no_clear)
     };
-    let mut versions = Vec::with_capacity(conditional.len());
-    while versions.len() < conditional.len() {
-        let rows =
-            session.read(&conditional[versions.len()..]).await.map_err(|error| match error.kind() {
-                // Nothing was sent to be written.
-                Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
-                _ => error,
-            })?;
-        versions.extend(rows.into_iter().map(|row| row.map(|row| row.version())));
+    let mut current = Vec::with_capacity(conditional.len());
+    while current.len() < conditional.len() {
+        let rows = session.read(&conditional[current.len()..]).await.map_err(|error| match error.kind() {
+            // Nothing was sent to be written.
+            Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
+            _ => error,
+        })?;
+        current.extend(rows);
     }
-    let mut versions = versions.into_iter();
+    let mut current = current.into_iter();
     for group in &mut *groups {
-        let current = group.is_conditional().then(|| versions.next().flatten());
-        group.decide(current, || shared.next_version());
+        let stored = is_read(&&*group).then(|| current.next().flatten());
+        group.decide(stored, &shared.clock, || shared.next_version());
     }
     let writes = batch::writes(groups);
     let mut tries = 0;

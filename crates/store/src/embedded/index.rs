@@ -1,8 +1,8 @@
 //! What the embedded store has in memory: where each row is in the log.
 
 use super::segment::{Entry, EntryKind};
-use kv::Key;
-use std::collections::BTreeMap;
+use kv::{Key, Timestamp};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::sync::Arc;
 
@@ -24,6 +24,9 @@ pub(super) struct Segment {
 #[derive(Default)]
 pub(super) struct Index {
     pub rows: BTreeMap<Key, Place>,
+    /// Of the rows that expire: when, and the same in the order of time.
+    expires: HashMap<Key, Timestamp>,
+    by_expiry: BTreeSet<(Timestamp, Key)>,
     /// By number; the last is appended to.
     pub segments: BTreeMap<u32, Segment>,
     /// Bytes of all segments, and of the entries that `rows` points to.
@@ -32,17 +35,53 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn put(&mut self, key: Key, place: Place) -> bool {
+    pub(super) fn put(&mut self, key: Key, place: Place, expires: Option<Timestamp>) -> bool {
         self.live += u64::from(place.bytes);
+        self.set_expiry(&key, expires);
         let old = self.rows.insert(key, place);
         self.live -= old.map_or(0, |old| u64::from(old.bytes));
         old.is_some()
     }
 
     pub(super) fn delete(&mut self, key: &Key) -> bool {
+        self.set_expiry(key, None);
         let old = self.rows.remove(key);
         self.live -= old.map_or(0, |old| u64::from(old.bytes));
         old.is_some()
+    }
+
+    fn set_expiry(&mut self, key: &Key, expires: Option<Timestamp>) {
+        let old = match expires {
+            // Most stores have none that expire.
+            None if self.expires.is_empty() => None,
+            None => self.expires.remove(key),
+            Some(at) => self.expires.insert(key.clone(), at),
+        };
+        old.map(|old| self.by_expiry.remove(&(old, key.clone())));
+        self.by_expiry.extend(expires.map(|at| (at, key.clone())));
+    }
+
+    /// When the row under `key` expires, if it does.
+    pub(super) fn expires(&self, key: &Key) -> Option<Timestamp> {
+        if self.expires.is_empty() { None } else { self.expires.get(key).copied() }
+    }
+
+    /// The keys of rows that have expired.
+    pub(super) fn expired(&self, now: Timestamp) -> impl Iterator<Item = &Key> {
+        self.by_expiry.iter().take_while(move |(at, _)| *at <= now).map(|(_, key)| key)
+    }
+
+    /// Whether there are rows that expire.
+    pub(super) fn may_expire(&self) -> bool {
+        !self.expires.is_empty()
+    }
+
+    /// Removes all rows.
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+        self.expires.clear();
+        self.by_expiry.clear();
+        self.live = 0;
     }
 
     pub(super) fn grow(&mut self, number: u32, bytes: u64) {
@@ -55,7 +94,7 @@ impl Index {
         for (entry, place) in entries.iter().zip(places) {
             let Some(key) = Key::new(entry.key) else { continue };
             match entry.kind {
-                EntryKind::Put => drop(self.put(key, *place)),
+                EntryKind::Put | EntryKind::PutWithExtra => drop(self.put(key, *place, entry.expires())),
                 EntryKind::Delete => drop(self.delete(&key)),
                 EntryKind::Meta => {}
             }

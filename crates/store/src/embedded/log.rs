@@ -11,13 +11,13 @@ use super::files;
 use super::index::{Index, Place, Segment};
 use super::replay::Replayed;
 use super::segment::{self, Encoder, Entry, EntryKind, Meta, PREAMBLE_BYTES};
-use crate::{Error, Found, Kind};
-use kv::{Change, Key, Row, Version, Write};
+use crate::{Error, Found, Kind, Listed, Listing};
+use kv::{Change, Key, Row, Write};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::statvfs;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -171,14 +171,49 @@ impl Log {
         file.read_exact_at(&mut bytes, u64::from(place.offset)).map_err(|error| unread(&error))?;
         let entry = segment::entry(&bytes).filter(|entry| entry.key == key.as_bytes());
         let entry = entry.ok_or_else(|| unread(&"the row is damaged"))?;
-        let content_type = std::str::from_utf8(entry.content_type).map_err(|error| unread(&error))?;
-        Ok(Some(Row::new(key, content_type, entry.value, Version(entry.version))))
+        Ok(Some(entry.row(key, entry.value)))
+    }
+
+    /// The rows that [`Session::list`] gives.
+    pub(super) fn list(&self, listing: &Listing) -> Result<Vec<Listed>, Error> {
+        let index = self.index.read();
+        let found: Vec<(Key, Place, Arc<File>)> = {
+            let place = |key: &Key, place: &Place| {
+                (key.clone(), *place, Arc::clone(&index.segments[&place.segment].file))
+            };
+            if listing.expired {
+                let keys = index.expired(listing.now).take(listing.limit);
+                keys.filter_map(|key| Some(place(key, index.rows.get(key)?))).collect()
+            } else if listing.from.as_slice() >= listing.end() {
+                Vec::new()
+            } else {
+                let bounds = (Bound::Included(listing.from.as_slice()), Bound::Excluded(listing.end()));
+                let rows = index.rows.range::<[u8], _>(bounds);
+                let live = rows.filter(|(key, _)| index.expires(key).is_none_or(|at| at > listing.now));
+                live.take(listing.limit).map(|(key, at)| place(key, at)).collect()
+            }
+        };
+        drop(index);
+        let mut bytes = Vec::new();
+        let listed = |(key, place, file): (Key, Place, Arc<File>)| {
+            let unread = |cause: &dyn std::fmt::Display| {
+                let (path, offset) = (self.path(place.segment), place.offset);
+                let what = format!("the embedded store cannot read {} at {offset}: {cause}", path.display());
+                Error::new(Kind::Rejected, what)
+            };
+            bytes.resize((place.bytes as usize).min(segment::OUTLINE_BYTES_MAX), 0);
+            file.read_exact_at(&mut bytes, u64::from(place.offset)).map_err(|error| unread(&error))?;
+            let outline = segment::outline(&bytes).filter(|(entry, _)| entry.key == key.as_bytes());
+            let (entry, value_bytes) = outline.ok_or_else(|| unread(&"the row is damaged"))?;
+            Ok(Listed { row: entry.row(&key, b""), value_bytes })
+        };
+        found.into_iter().map(listed).collect()
     }
 
     /// Makes `writes`, whose keys are distinct, durable, and says what each found.
     pub(super) fn write(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
         let entries: Vec<Entry> = writes.iter().map(entry_of).collect();
-        let puts = entries.iter().filter(|entry| entry.kind == EntryKind::Put).count();
+        let puts = writes.iter().filter(|write| matches!(write.change, Change::Put(_))).count();
         let purpose = if puts == 0 { Purpose::Free } else { Purpose::Store };
         let mut writer = self.writer.lock();
         let places = self.append(&mut writer, purpose, &entries).map_err(|error| match error.kind() {
@@ -190,7 +225,7 @@ impl Log {
         })?;
         let mut index = self.index.write();
         let made = writes.iter().zip(places).map(|(write, place)| match write.change {
-            Change::Put(_) => index.put(write.key.clone(), place),
+            Change::Put(ref row) => index.put(write.key.clone(), place, row.attributes().expires),
             Change::Delete => index.delete(&write.key),
         });
         Ok(made.map(Found::present).collect())
@@ -208,8 +243,7 @@ impl Log {
             return Err(if is_lost { Error::new(Kind::Unknown, error.to_string()) } else { error });
         }
         let mut index = self.index.write();
-        index.rows.clear();
-        index.live = 0;
+        index.clear();
         let old: Vec<u32> =
             index.segments.keys().copied().filter(|number| u64::from(*number) < first).collect();
         for number in old {
@@ -377,10 +411,13 @@ fn entry_of(write: &Write) -> Entry<'_> {
     let (key, version) = (write.key.as_bytes(), write.version.0);
     match &write.change {
         Change::Put(row) => {
-            let (content_type, value) = (row.content_type(), row.value());
-            Entry { kind: EntryKind::Put, version, key, content_type, value }
+            let (content_type, extra, value) = (row.content_type(), row.extra(), row.value());
+            let kind = if extra.is_empty() { EntryKind::Put } else { EntryKind::PutWithExtra };
+            Entry { kind, version, key, content_type, extra, value }
         }
-        Change::Delete => Entry { kind: EntryKind::Delete, version, key, content_type: b"", value: b"" },
+        Change::Delete => {
+            Entry { kind: EntryKind::Delete, version, key, content_type: b"", extra: b"", value: b"" }
+        }
     }
 }
 

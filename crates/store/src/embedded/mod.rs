@@ -16,8 +16,11 @@ pub use self::repair::{Checked, Repaired};
 pub use self::replay::{Damage, Lost};
 
 use self::log::Log;
-use super::{Answer, Error, Flush, Found, Kind, Lease, Part, SCHEMES, Session, Store, Workers, redacted};
-use kv::{Key, Row, Write};
+use super::{
+    Answer, Error, Flush, Found, Kind, Lease, Listed, Listing, Part, SCHEMES, Session, Store, Workers,
+    redacted,
+};
+use kv::{Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
 use std::future::ready;
 use std::path::PathBuf;
@@ -110,7 +113,7 @@ impl Embedded {
         let shown = redacted(&format!("file:{}", self.directory.display()));
         let admit = |map: Option<&str>, in_use| part.admit(map, in_use, &shown).map(|_| part.map());
         let log = Arc::new(Log::open(&self.directory, self.segment_bytes, admit)?);
-        let epoch = log.epoch();
+        let (epoch, may_expire) = (log.epoch(), log.index.read().may_expire());
         let is_stopped = Arc::new(AtomicBool::new(false));
         let cleaner = {
             let (log, is_stopped) = (Arc::clone(&log), Arc::clone(&is_stopped));
@@ -121,7 +124,8 @@ impl Embedded {
             Error::new(Kind::Config, format!("cannot start the thread store-clean: {error}"))
         })?;
         *self.owned.lock() = Some((epoch, Arc::new(Opened { log, is_stopped, cleaner: Some(cleaner) })));
-        Ok(Lease { epoch, lost: Box::pin(std::future::pending()) })
+        let (now, lost) = (Timestamp::of_this_machine(), Box::pin(std::future::pending()));
+        Ok(Lease { epoch, now, may_expire, lost })
     }
 }
 
@@ -198,6 +202,10 @@ impl Session for EmbeddedSession {
 
     fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
         Box::pin(ready(self.change(|log| log.write(writes))))
+    }
+
+    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
+        Box::pin(ready(self.opened.log.list(listing)))
     }
 
     fn clear(&mut self) -> Answer<'_, ()> {

@@ -3,15 +3,16 @@
 //! ```text
 //! preamble  "weirlog1", number of the store (8)
 //! batch     magic (4), checksum (4), number (8), bytes of the entries (4), how many (4), entries
-//! entry     checksum (4), version (8), bytes of the value (4), of the key (2), of the content type (1), kind (1),
-//!           key, content type, value
+//! entry     checksum (4), version (8), bytes of extra and value (4), of the key (2), of the content type (1), kind (1),
+//!           key, content type, extra (only in entries of kind 4), value
+//! extra     its bytes behind this one (1), when the row expires in milliseconds since 1970, or 0 (8), content coding
 //! ```
 //!
 //! Numbers are little endian, checksums CRC-32. An entry's is of what follows it. A batch's is of the store's number, of what
 //! follows it in the header, and of the checksums of its entries: no value that a client sends can contain a valid batch.
 
 use crc32fast::Hasher;
-use kv::KEY_BYTES_MAX;
+use kv::{Attributes, KEY_BYTES_MAX, Key, Row, Timestamp, Version};
 use std::ops::Range;
 
 pub(super) const PREAMBLE_BYTES: usize = 16;
@@ -29,6 +30,8 @@ pub(super) enum EntryKind {
     Delete = 2,
     /// Says something of the store itself, in its value.
     Meta = 3,
+    /// Creates or replaces a row with attributes that most do not have.
+    PutWithExtra = 4,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +40,26 @@ pub(super) struct Entry<'a> {
     pub version: u64,
     pub key: &'a [u8],
     pub content_type: &'a [u8],
+    /// [`Row::extra`]; empty but for [`EntryKind::PutWithExtra`].
+    pub extra: &'a [u8],
     pub value: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// When the row expires, if it does.
+    pub(super) fn expires(&self) -> Option<Timestamp> {
+        Attributes::of(b"", self.extra).expires
+    }
+
+    /// The row without its value.
+    pub(super) fn row(&self, key: &Key, value: &[u8]) -> Row {
+        Row::with(key, Attributes::of(self.content_type, self.extra), value, Version(self.version))
+    }
+
+    /// The byte that says how long [`Entry::extra`] is, where there is one.
+    fn extra_length(&self) -> Option<u8> {
+        (self.kind == EntryKind::PutWithExtra).then_some(self.extra.len() as u8)
+    }
 }
 
 /// What the log says of itself, at the beginning of each segment and when it changes.
@@ -79,7 +101,7 @@ impl Meta {
 
 /// The entry with what [`Meta::encode`] made.
 pub(super) fn meta_entry(meta: &[u8]) -> Entry<'_> {
-    Entry { kind: EntryKind::Meta, version: 0, key: b"", content_type: b"", value: meta }
+    Entry { kind: EntryKind::Meta, version: 0, key: b"", content_type: b"", extra: b"", value: meta }
 }
 
 /// What a segment of the store `store` begins with.
@@ -97,8 +119,11 @@ pub(super) fn store_of(segment: &[u8]) -> Option<u64> {
 
 /// How long a batch of `entries` is.
 pub(super) fn batch_bytes(entries: &[Entry]) -> usize {
-    let bytes =
-        |entry: &Entry| ENTRY_HEADER_BYTES + entry.key.len() + entry.content_type.len() + entry.value.len();
+    let bytes = |entry: &Entry| {
+        let Entry { key, content_type, extra, value, .. } = entry;
+        let extra = entry.extra_length().map_or(0, |_| 1 + extra.len());
+        ENTRY_HEADER_BYTES + key.len() + content_type.len() + extra + value.len()
+    };
     BATCH_HEADER_BYTES + entries.iter().map(bytes).sum::<usize>()
 }
 
@@ -120,14 +145,16 @@ impl Encoder {
 
     /// Adds `entry`, and says where in the batch it is.
     pub(super) fn add(&mut self, entry: &Entry) -> Range<usize> {
-        let Entry { kind, version, key, content_type, value } = *entry;
+        let Entry { kind, version, key, content_type, extra, value } = *entry;
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
         self.bytes.extend_from_slice(&version.to_le_bytes());
-        self.bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        let extra_length = entry.extra_length();
+        let value_bytes = extra_length.map_or(0, |bytes| 1 + usize::from(bytes)) + value.len();
+        self.bytes.extend_from_slice(&(value_bytes as u32).to_le_bytes());
         self.bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
         self.bytes.extend_from_slice(&[content_type.len() as u8, kind as u8]);
-        for part in [key, content_type, value] {
+        for part in [key, content_type, extra_length.as_slice(), extra, value] {
             self.bytes.extend_from_slice(part);
         }
         let checksum = crc32fast::hash(&self.bytes[start + 4..]).to_le_bytes();
@@ -261,7 +288,7 @@ fn entry_at(segment: &[u8], at: usize) -> Option<Range<usize>> {
 fn entry_end(segment: &[u8], at: usize) -> Option<usize> {
     let header = segment.get(at..at + ENTRY_HEADER_BYTES)?;
     let key_bytes = usize::from(u16::from_le_bytes([header[16], header[17]]));
-    let is_possible = (1..=3).contains(&header[19]) && key_bytes <= KEY_BYTES_MAX;
+    let is_possible = (1..=4).contains(&header[19]) && key_bytes <= KEY_BYTES_MAX;
     let end = at + entry_bytes(header)?;
     (is_possible && end <= segment.len()).then_some(end)
 }
@@ -275,14 +302,47 @@ pub(super) fn entry(bytes: &[u8]) -> Option<Entry<'_>> {
         1 => EntryKind::Put,
         2 => EntryKind::Delete,
         3 => EntryKind::Meta,
+        4 => EntryKind::PutWithExtra,
         _ => return None,
     };
     let version = u64::from_le_bytes(*bytes[4..].first_chunk()?);
     let rest = &bytes[ENTRY_HEADER_BYTES..];
     let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([bytes[16], bytes[17]])))?;
-    let (content_type, value) = rest.split_at_checked(usize::from(bytes[18]))?;
-    Some(Entry { kind, version, key, content_type, value })
+    let (content_type, rest) = rest.split_at_checked(usize::from(bytes[18]))?;
+    let (extra, value) = split_extra(kind, rest)?;
+    Some(Entry { kind, version, key, content_type, extra, value })
 }
+
+/// An entry without its value, and how long that is, from what an entry begins with: at most [`OUTLINE_BYTES_MAX`] bytes of it. Its
+/// checksum is not looked at.
+pub(super) fn outline(bytes: &[u8]) -> Option<(Entry<'_>, u64)> {
+    let kind = match bytes.get(19)? {
+        1 => EntryKind::Put,
+        4 => EntryKind::PutWithExtra,
+        _ => return None,
+    };
+    let version = u64::from_le_bytes(*bytes.get(4..)?.first_chunk()?);
+    let rest = &bytes[ENTRY_HEADER_BYTES..];
+    let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([bytes[16], bytes[17]])))?;
+    let (content_type, rest) = rest.split_at_checked(usize::from(bytes[18]))?;
+    let (extra, value) = split_extra(kind, rest)?;
+    let value_bytes = u64::from(u32_at(bytes, 12)?).checked_sub((rest.len() - value.len()) as u64)?;
+    Some((Entry { kind, version, key, content_type, extra, value: b"" }, value_bytes))
+}
+
+/// [`Entry::extra`], and what follows it.
+fn split_extra(kind: EntryKind, rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    match kind {
+        EntryKind::PutWithExtra => {
+            let (length, rest) = rest.split_first()?;
+            rest.split_at_checked(usize::from(*length))
+        }
+        _ => Some((&[], rest)),
+    }
+}
+
+/// As much of an entry as everything but its value may take.
+pub(super) const OUTLINE_BYTES_MAX: usize = ENTRY_HEADER_BYTES + KEY_BYTES_MAX + 255 + 256;
 
 /// How long the entry is that `bytes` begin with.
 pub(super) fn entry_bytes(bytes: &[u8]) -> Option<usize> {
@@ -302,14 +362,21 @@ mod tests {
     const STORE: u64 = 7;
 
     fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Entry<'a> {
-        Entry { kind: EntryKind::Put, version: 1 << 40, key, content_type: b"text/plain", value }
+        Entry { kind: EntryKind::Put, version: 1 << 40, key, content_type: b"text/plain", extra: b"", value }
     }
 
     /// A segment with a batch of two entries and one of one.
     fn segment() -> (Vec<u8>, [Range<usize>; 2]) {
         let mut first = Encoder::new(STORE, 1, 0);
         first.add(&put(b"a", &[0; 600]));
-        first.add(&Entry { kind: EntryKind::Delete, version: 9, key: b"b", content_type: b"", value: b"" });
+        first.add(&Entry {
+            kind: EntryKind::Delete,
+            version: 9,
+            key: b"b",
+            content_type: b"",
+            extra: b"",
+            value: b"",
+        });
         let mut second = Encoder::new(STORE, 2, 0);
         second.add(&put(b"c", b"3"));
         let mut bytes = preamble(STORE).to_vec();

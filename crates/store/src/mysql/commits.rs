@@ -42,8 +42,8 @@ impl Commits {
         Commit { commits: Arc::clone(self), number }
     }
 
-    /// Waits for the commits of `keys` that are in flight now; whether the outcome of all is known.
-    pub(super) async fn outlast(&self, keys: &[Key]) -> bool {
+    /// Waits for the commits of `keys` (`None`: of any) that are in flight now; whether the outcome of all is known.
+    pub(super) async fn outlast(&self, keys: Option<&[Key]>) -> bool {
         let last = self.state.lock().begun;
         loop {
             let mut ended = pin!(self.ended.notified());
@@ -54,9 +54,9 @@ impl Commits {
                 if state.is_lost {
                     return false;
                 }
-                let is_of_these = |written: &Option<Vec<Key>>| match written {
-                    Some(written) => keys.iter().any(|key| written.binary_search(key).is_ok()),
-                    None => true,
+                let is_of_these = |written: &Option<Vec<Key>>| match (written, keys) {
+                    (Some(written), Some(keys)) => keys.iter().any(|key| written.binary_search(key).is_ok()),
+                    _ => true,
                 };
                 if !state.in_flight.range(..=last).any(|(_, written)| is_of_these(written)) {
                     return true;
@@ -100,9 +100,9 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let (a_b, c) = (commits.begin(Some(keys(&["a", "b"]))), commits.begin(Some(keys(&["c"]))));
         let (b, d) = (keys(&["b", "d"]), keys(&["d"]));
-        let mut of_b = Box::pin(commits.outlast(&b));
+        let mut of_b = Box::pin(commits.outlast(Some(&b)));
         assert!(of_b.as_mut().poll(&mut context).is_pending());
-        assert!(Box::pin(commits.outlast(&d)).as_mut().poll(&mut context).is_ready());
+        assert!(Box::pin(commits.outlast(Some(&d))).as_mut().poll(&mut context).is_ready());
         c.end();
         assert!(of_b.as_mut().poll(&mut context).is_pending());
         let later = commits.begin(Some(b.clone()));
@@ -111,7 +111,7 @@ mod tests {
         later.end();
         // All keys, and an outcome that stays unknown.
         let clear = commits.begin(None);
-        let mut of_d = Box::pin(commits.outlast(&d));
+        let mut of_d = Box::pin(commits.outlast(Some(&d)));
         assert!(of_d.as_mut().poll(&mut context).is_pending());
         drop(clear);
         assert_eq!(of_d.as_mut().poll(&mut context), std::task::Poll::Ready(false));

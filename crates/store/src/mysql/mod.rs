@@ -21,7 +21,7 @@ use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtak
 use super::store_url::StoreUrl;
 use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, redacted};
 use commits::Commits;
-use kv::Version;
+use kv::{Timestamp, Version};
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, FromRowError, Opts, OptsBuilder, Row, from_row_opt};
 use parking_lot::Mutex;
@@ -56,7 +56,10 @@ const TABLES: [&str; 3] = [
         `key` VARBINARY(1024) NOT NULL PRIMARY KEY,
         value LONGBLOB NOT NULL,
         content_type VARBINARY(255) NOT NULL,
-        version BIGINT NOT NULL
+        version BIGINT NOT NULL,
+        content_encoding VARBINARY(64) NOT NULL DEFAULT '',
+        expires BIGINT,
+        INDEX weir_kv_expires (expires)
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
     "CREATE TABLE IF NOT EXISTS weir_owner (
         one TINYINT NOT NULL PRIMARY KEY,
@@ -75,6 +78,9 @@ const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 WHERE one = 1";
 /// effect also if it lasts longer than the setup may.
 const FIRST_EPOCH: &str =
     "INSERT INTO weir_owner (one, epoch) SELECT 1, COALESCE(MAX(version) >> ?, 0) + 1 FROM weir_kv";
+/// What the lease says of time.
+const TIME: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED),
+    EXISTS (SELECT 1 FROM weir_kv WHERE expires IS NOT NULL)";
 const EPOCH: &str = "SELECT epoch FROM weir_owner WHERE one = 1";
 
 pub(super) struct Mysql {
@@ -180,9 +186,11 @@ impl Mysql {
         self.outlast_earlier_writes(&mut owner, &prefix).await?;
         let epoch: i64 = first(&mut owner, EPOCH).await?.unwrap_or_default();
         self.warn_of_losses(&mut owner).await?;
+        let (now, may_expire): (i64, bool) = first(&mut owner, TIME).await?.unwrap_or_default();
+        let now = Timestamp(now as u64);
         // The commit of the new epoch has flushed what is before it in the log, too.
         *self.commits.lock() = Arc::default();
-        Ok(Lease { epoch: epoch as u64, lost: Box::pin(watch(owner, lock, epoch)) })
+        Ok(Lease { epoch: epoch as u64, now, may_expire, lost: Box::pin(watch(owner, lock, epoch)) })
     }
 
     /// Raises the epoch, which waits for every write of an earlier lease that is in flight.

@@ -3,11 +3,11 @@
 //! A transaction begins with the row that guards ownership; see the module above. Nothing it did has happened before
 //! its commit, so only a commit that is not answered leaves a doubt.
 
-use super::super::{Answer, Error, Found, Kind, Session};
+use super::super::{Answer, Error, Found, Kind, Listed, Listing, Session};
 use super::commits::Commits;
 use super::of_another_type;
 use crate::sql::{Failure, Meaning, Step, overtaken};
-use kv::{Change, Key, Row, Version, Write};
+use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, Params, Value};
 use std::collections::HashMap;
@@ -22,16 +22,24 @@ const BEGIN: &str = "START TRANSACTION; SELECT epoch FROM weir_owner WHERE one =
 
 // With a long list the optimizer may think that reading the whole table is cheaper. It never is, and a delete would
 // lock what it reads.
-const READ: &str =
-    "SELECT `key`, value, content_type, version FROM weir_kv FORCE INDEX (PRIMARY) WHERE `key`";
+const READ: &str = "SELECT `key`, value, content_type, version, content_encoding, expires
+    FROM weir_kv FORCE INDEX (PRIMARY) WHERE `key`";
+const LIST: &str = "SELECT `key`, LENGTH(value), content_type, version, content_encoding, expires
+    FROM weir_kv FORCE INDEX (PRIMARY)
+    WHERE `key` >= ? AND `key` < ? AND (expires IS NULL OR expires > ?) ORDER BY `key` LIMIT ?";
+const LIST_EXPIRED: &str = "SELECT `key`, LENGTH(value), content_type, version, content_encoding, expires
+    FROM weir_kv FORCE INDEX (weir_kv_expires) WHERE expires <= ? LIMIT ?";
 const LOOK: &str = "SELECT `key`, version FROM weir_kv FORCE INDEX (PRIMARY) WHERE `key`";
 const DELETE: &str = "DELETE old FROM weir_kv AS old FORCE INDEX (PRIMARY) WHERE old.`key`";
-const PUT: &str = "INSERT INTO weir_kv (`key`, value, content_type, version) VALUES ";
-const PUT_ROW: &str = "(?, ?, ?, ?)";
+const PUT: &str =
+    "INSERT INTO weir_kv (`key`, value, content_type, version, content_encoding, expires) VALUES ";
+const PUT_ROW: &str = "(?, ?, ?, ?, ?, ?)";
 /// Assignments are made from left to right: the version, on which the others depend, comes last.
 const PUT_OVER: &str = " ON DUPLICATE KEY UPDATE
-    value = IF(VALUES(version) > version, VALUES(value), value),
-    content_type = IF(VALUES(version) > version, VALUES(content_type), content_type),
+    value = IF(VALUES(version) >= version, VALUES(value), value),
+    content_type = IF(VALUES(version) >= version, VALUES(content_type), content_type),
+    content_encoding = IF(VALUES(version) >= version, VALUES(content_encoding), content_encoding),
+    expires = IF(VALUES(version) >= version, VALUES(expires), expires),
     version = GREATEST(version, VALUES(version))";
 
 /// Most keys in one statement. MariaDB makes a temporary table of lists of a thousand.
@@ -55,24 +63,70 @@ pub(super) struct MysqlSession {
     pub(super) packet_bytes_max: usize,
 }
 
+/// A row with its value, or the length of it, in the place of `V`.
+type Fields<V> = (Vec<u8>, V, Vec<u8>, i64, Vec<u8>, Option<i64>);
+
+/// The columns of a row besides key and value.
+struct Columns {
+    kind: Vec<u8>,
+    version: i64,
+    encoding: Vec<u8>,
+    expires: Option<i64>,
+}
+
+impl Columns {
+    fn row(&self, key: &Key, value: &[u8]) -> Row {
+        let attributes = Attributes {
+            content_type: std::str::from_utf8(&self.kind).unwrap_or_default(),
+            content_encoding: std::str::from_utf8(&self.encoding).unwrap_or_default(),
+            expires: self.expires.map(|at| Timestamp(at as u64)),
+        };
+        Row::with(key, attributes, value, Version(self.version as u64))
+    }
+}
+
 impl MysqlSession {
     async fn read_now(&mut self, keys: &[Key]) -> Result<Vec<Option<Row>>, Failure> {
         let mut rows = HashMap::with_capacity(keys.len());
         for keys in keys.chunks(STATEMENT_KEYS_MAX) {
-            type Found = (Vec<u8>, Vec<u8>, Vec<u8>, i64);
-            let found: Vec<Found> = self.ask(listed(READ, keys.len()), values(keys)).await?;
-            rows.extend(found.into_iter().map(|(key, value, kind, version)| (key, (value, kind, version))));
+            let found: Vec<Fields<Vec<u8>>> = self.ask(listed(READ, keys.len()), values(keys)).await?;
+            rows.extend(found.into_iter().map(|(key, value, kind, version, encoding, expires)| {
+                (key, (value, Columns { kind, version, encoding, expires }))
+            }));
         }
-        if !self.commits.outlast(keys).await {
-            let why = "a commit that this read may have seen was lost".to_owned();
-            return Err(Failure::Database(Meaning::Ended, why));
-        }
+        self.outlast(Some(keys)).await?;
         let row = |key: &Key| {
-            let (value, content_type, version) = rows.remove(key.as_bytes())?;
-            let content_type = std::str::from_utf8(&content_type).unwrap_or_default();
-            Some(Row::new(key, content_type, &value, Version(version as u64)))
+            let (value, columns) = rows.remove(key.as_bytes())?;
+            Some(columns.row(key, &value))
         };
         Ok(keys.iter().map(row).collect())
+    }
+
+    async fn list_now(&mut self, listing: &Listing) -> Result<Vec<Listed>, Failure> {
+        let (now, limit) = (Value::Int(listing.now.0 as i64), Value::UInt(listing.limit as u64));
+        let bytes = |bytes: &[u8]| Value::Bytes(bytes.to_vec());
+        let (statement, values) = match listing.expired {
+            true => (LIST_EXPIRED, vec![now, limit]),
+            false => (LIST, vec![bytes(&listing.from), bytes(listing.end()), now, limit]),
+        };
+        let found: Vec<Fields<u64>> = self.ask(statement.to_owned(), Params::Positional(values)).await?;
+        // A row that is missing may have been removed by a commit that is lost yet.
+        self.outlast(None).await?;
+        let listed = |(key, value_bytes, kind, version, encoding, expires): Fields<u64>| {
+            // One that is no key was not written by weir.
+            let key = Key::new(&key)?;
+            Some(Listed { row: Columns { kind, version, encoding, expires }.row(&key, b""), value_bytes })
+        };
+        Ok(found.into_iter().filter_map(listed).collect())
+    }
+
+    /// Waits for the commits that a read of `keys` may have seen.
+    async fn outlast(&self, keys: Option<&[Key]>) -> Result<(), Failure> {
+        if self.commits.outlast(keys).await {
+            return Ok(());
+        }
+        let why = "a commit that this read may have seen was lost".to_owned();
+        Err(Failure::Database(Meaning::Ended, why))
     }
 
     async fn write_now(&mut self, writes: &[Write]) -> Result<Vec<Found>, Error> {
@@ -102,7 +156,8 @@ impl MysqlSession {
     async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Found>, Failure> {
         self.begin().await?;
         if let [write] = writes {
-            // The count of one row says what a look would: 1 inserted, 2 replaced, 0 left as it is.
+            // The count of one row says what a look would: 1 inserted, 2 replaced, 0 left as it is. A write of the same version
+            // has another end than the row.
             let changed = self.change(writes).await?;
             return Ok(vec![match (&write.change, changed) {
                 (Change::Put(_), 0) => Found::Newer,
@@ -114,7 +169,7 @@ impl MysqlSession {
         let found: Vec<Found> = writes
             .iter()
             .map(|write| match (there.get(write.key.as_bytes()), &write.change) {
-                (Some(version), Change::Put(_)) if *version >= write.version.0 as i64 => Found::Newer,
+                (Some(version), Change::Put(_)) if *version > write.version.0 as i64 => Found::Newer,
                 (version, _) => Found::present(version.is_some()),
             })
             .collect();
@@ -203,6 +258,8 @@ impl MysqlSession {
                     Value::Bytes(row.value().to_vec()),
                     Value::Bytes(row.content_type().to_vec()),
                     Value::Int(write.version.0 as i64),
+                    Value::Bytes(row.attributes().content_encoding.as_bytes().to_vec()),
+                    row.attributes().expires.map_or(Value::NULL, |at| Value::Int(at.0 as i64)),
                 ]
             })
             .collect();
@@ -273,6 +330,13 @@ impl Session for MysqlSession {
 
     fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
         Box::pin(self.write_now(writes))
+    }
+
+    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
+        Box::pin(async {
+            let rows = self.list_now(listing).await;
+            rows.map_err(|failure| failure.of(&self.shown, Step::Read))
+        })
     }
 
     fn clear(&mut self) -> Answer<'_, ()> {

@@ -13,8 +13,8 @@ mod tls;
 use super::password::{Passfile, Password, default_passfile};
 use super::sql::{self, Failure, Meaning, Setup, Step, foreign_table, one_line, overtaken, taken};
 use super::store_url::StoreUrl;
-use super::{Answer, Error, Found, Kind, Lease, Part, Session, Store, Workers, redacted};
-use kv::{Change, Key, Row, Version, Write};
+use super::{Answer, Error, Found, Kind, Lease, Listed, Listing, Part, Session, Store, Workers, redacted};
+use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -63,8 +63,11 @@ const ROWS_TABLE: &str = "CREATE TABLE weir_kv (
         key bytea PRIMARY KEY,
         value bytea NOT NULL,
         content_type text NOT NULL,
-        version bigint NOT NULL
+        version bigint NOT NULL,
+        content_encoding text NOT NULL DEFAULT '',
+        expires bigint
     );
+    CREATE INDEX weir_kv_expires ON weir_kv (expires) WHERE expires IS NOT NULL;
     ALTER TABLE weir_kv ALTER COLUMN value SET STORAGE EXTERNAL";
 
 const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch";
@@ -73,22 +76,37 @@ const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch";
 const FIRST_EPOCH: &str = "INSERT INTO weir_owner (epoch)
     SELECT coalesce(max(version) >> $1, 0) + 1 FROM weir_kv RETURNING epoch";
 
-const READ_ONE: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = $1";
-const READ_MANY: &str = "SELECT key, value, content_type, version FROM weir_kv WHERE key = ANY($1)";
+/// What the lease says of time.
+const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+    EXISTS (SELECT FROM weir_kv WHERE expires IS NOT NULL)";
+
+const READ_ONE: &str = "SELECT key, value, content_type, version, content_encoding, expires
+    FROM weir_kv WHERE key = $1";
+const READ_MANY: &str = "SELECT key, value, content_type, version, content_encoding, expires
+    FROM weir_kv WHERE key = ANY($1)";
+// An index of the rows that expire has no others in it.
+const LIST: &str =
+    "SELECT key, octet_length(value), content_type, version, content_encoding, expires FROM weir_kv
+    WHERE key >= $1 AND key < $2 AND (expires IS NULL OR expires > $3) ORDER BY key LIMIT $4";
+const LIST_EXPIRED: &str = "SELECT key, octet_length(value), content_type, version, content_encoding, expires
+    FROM weir_kv WHERE expires <= $1 AND expires IS NOT NULL LIMIT $2";
 
 // `xmax` of a row just inserted is 0; of one just updated it is not.
 const PUT_ONE: &str = "
-    INSERT INTO weir_kv AS old (key, value, content_type, version) VALUES ($1, $2, $3, $4)
+    INSERT INTO weir_kv AS old (key, value, content_type, version, content_encoding, expires)
+    VALUES ($1, $2, $3, $4, $5, $6)
     ON CONFLICT (key) DO UPDATE
-        SET value = excluded.value, content_type = excluded.content_type, version = excluded.version
-        WHERE old.version < excluded.version
+        SET value = excluded.value, content_type = excluded.content_type, version = excluded.version,
+            content_encoding = excluded.content_encoding, expires = excluded.expires
+        WHERE old.version <= excluded.version
     RETURNING key, xmax <> 0 AS present";
 const PUT: &str = "
-    INSERT INTO weir_kv AS old (key, value, content_type, version)
-    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[])
+    INSERT INTO weir_kv AS old (key, value, content_type, version, content_encoding, expires)
+    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::bigint[])
     ON CONFLICT (key) DO UPDATE
-        SET value = excluded.value, content_type = excluded.content_type, version = excluded.version
-        WHERE old.version < excluded.version
+        SET value = excluded.value, content_type = excluded.content_type, version = excluded.version,
+            content_encoding = excluded.content_encoding, expires = excluded.expires
+        WHERE old.version <= excluded.version
     RETURNING key, xmax <> 0 AS present";
 const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
 
@@ -267,9 +285,11 @@ impl Postgres {
             None => client.query_one(FIRST_EPOCH, &[&(Version::COUNTER_BITS as i32)]).await?,
         };
         let epoch: i64 = raised.try_get(0)?;
+        let time = client.query_one(TIME, &[]).await?;
+        let (now, may_expire) = (Timestamp(time.try_get::<_, i64>(0)? as u64), time.try_get(1)?);
         let release = format!("SELECT pg_advisory_unlock({LOCK_SPACE}, {LOCK_SESSIONS})");
         client.batch_execute(&release).await?;
-        Ok(lease(epoch as u64, client, ended))
+        Ok(lease(epoch as u64, now, may_expire, client, ended))
     }
 
     /// Whether this database may be used as `part`; `Ok(true)`: the map is not written yet. The tables exist.
@@ -354,13 +374,15 @@ impl Postgres {
     async fn prepared(&self, client: Client, ended: JoinHandle<String>) -> Setup<Box<dyn Session>> {
         let both = format!(
             "WITH gone AS ({}), came AS ({PUT}) TABLE gone UNION ALL TABLE came",
-            DELETE.replace("$1", "$5")
+            DELETE.replace("$1", "$7")
         );
         Ok(Box::new(PostgresSession {
             shown: Arc::clone(&self.shown),
             ended,
             read_one: client.prepare(READ_ONE).await?,
             read_many: client.prepare(READ_MANY).await?,
+            list: client.prepare(LIST).await?,
+            list_expired: client.prepare(LIST_EXPIRED).await?,
             put_one: client.prepare(PUT_ONE).await?,
             put: client.prepare(PUT).await?,
             delete: client.prepare(DELETE).await?,
@@ -377,12 +399,12 @@ fn quoted(value: &str) -> String {
 
 /// A lease that lasts as long as a connection, which `ended` says. Locks are held as long as the session lives, and the session
 /// as long as its client.
-fn lease(epoch: u64, client: Client, ended: JoinHandle<String>) -> Lease {
+fn lease(epoch: u64, now: Timestamp, may_expire: bool, client: Client, ended: JoinHandle<String>) -> Lease {
     let lost = async move {
         let _held = client;
         ended.await.unwrap_or_else(|_| "the connection was dropped".to_owned())
     };
-    Lease { epoch, lost: Box::pin(lost) }
+    Lease { epoch, now, may_expire, lost: Box::pin(lost) }
 }
 
 fn refuse<T>(message: String) -> Setup<T> {
@@ -421,6 +443,8 @@ struct PostgresSession {
     ended: JoinHandle<String>,
     read_one: Statement,
     read_many: Statement,
+    list: Statement,
+    list_expired: Statement,
     put_one: Statement,
     put: Statement,
     delete: Statement,
@@ -441,10 +465,26 @@ impl PostgresSession {
         let rows = by_key(&found)?;
         let row = |key: &Key| {
             let Some(row) = rows.get(key.as_bytes()) else { return Ok(None) };
-            let version = Version(row.try_get::<_, i64>(3)? as u64);
-            Ok(Some(Row::new(key, row.try_get(2)?, row.try_get(1)?, version)))
+            row_of(key, row.try_get(1)?, row).map(Some)
         };
         keys.iter().map(row).collect()
+    }
+
+    async fn list_now(&self, listing: &Listing) -> Result<Vec<Listed>, tokio_postgres::Error> {
+        let (now, limit) = (listing.now.0 as i64, listing.limit as i64);
+        let found = if listing.expired {
+            self.client.query(&self.list_expired, &[&now, &limit]).await?
+        } else {
+            self.client.query(&self.list, &[&listing.from, &listing.end(), &now, &limit]).await?
+        };
+        let mut listed = Vec::with_capacity(found.len());
+        for row in &found {
+            // One that is no key was not written by weir.
+            let Some(key) = Key::new(row.try_get(0)?) else { continue };
+            let value_bytes = row.try_get::<_, i32>(1)? as u64;
+            listed.push(Listed { row: row_of(&key, b"", row)?, value_bytes });
+        }
+        Ok(listed)
     }
 
     async fn write_now(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
@@ -453,31 +493,37 @@ impl PostgresSession {
             return Err(Error::new(Kind::Unavailable, what));
         }
         let (mut keys, mut values, mut types, mut versions) = (vec![], vec![], vec![], vec![]);
+        let (mut encodings, mut ends) = (vec![], vec![]);
         let mut gone: Vec<&[u8]> = Vec::new();
         for write in writes {
             match &write.change {
                 Change::Put(row) => {
                     keys.push(write.key.as_bytes());
                     values.push(row.value());
-                    types.push(std::str::from_utf8(row.content_type()).unwrap_or_default());
+                    let attributes = row.attributes();
+                    types.push(attributes.content_type);
                     versions.push(write.version.0 as i64);
+                    encodings.push(attributes.content_encoding);
+                    ends.push(attributes.expires.map(|at| at.0 as i64));
                 }
                 Change::Delete => gone.push(write.key.as_bytes()),
             }
         }
-        let puts: [&(dyn ToSql + Sync); 4] = [&keys, &values, &types, &versions];
+        let puts: [&(dyn ToSql + Sync); 6] = [&keys, &values, &types, &versions, &encodings, &ends];
         let changed = match (keys.is_empty(), gone.is_empty()) {
             (true, true) => return Ok(Vec::new()),
             // Cheaper than arrays of one.
             (false, true) if keys.len() == 1 => {
-                let put: [&(dyn ToSql + Sync); 4] = [&keys[0], &values[0], &types[0], &versions[0]];
+                let put: [&(dyn ToSql + Sync); 6] =
+                    [&keys[0], &values[0], &types[0], &versions[0], &encodings[0], &ends[0]];
                 self.client.query(&self.put_one, &put).await
             }
             (false, true) => self.client.query(&self.put, &puts).await,
             (true, false) => self.client.query(&self.delete, &[&gone]).await,
             (false, false) => {
-                let [keys, values, types, versions] = puts;
-                self.client.query(&self.put_and_delete, &[keys, values, types, versions, &gone]).await
+                let [keys, values, types, versions, encodings, ends] = puts;
+                let all = [keys, values, types, versions, encodings, ends, &gone];
+                self.client.query(&self.put_and_delete, &all).await
             }
         };
         // A statement is a transaction of its own.
@@ -512,6 +558,13 @@ impl Session for PostgresSession {
         Box::pin(self.write_now(writes))
     }
 
+    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
+        Box::pin(async {
+            let rows = self.list_now(listing).await;
+            rows.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
+        })
+    }
+
     fn clear(&mut self) -> Answer<'_, ()> {
         // Not TRUNCATE: a replica would empty the whole table that it keeps for all shards, and the lock it takes waits for
         // every reader.
@@ -520,6 +573,14 @@ impl Session for PostgresSession {
             cleared.map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))
         })
     }
+}
+
+/// The row under `key`, of columns in the order of [`READ_ONE`].
+fn row_of(key: &Key, value: &[u8], row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
+    let expires = row.try_get::<_, Option<i64>>(5)?.map(|at| Timestamp(at as u64));
+    let (content_type, content_encoding) = (row.try_get(2)?, row.try_get(4)?);
+    let version = Version(row.try_get::<_, i64>(3)? as u64);
+    Ok(Row::with(key, Attributes { content_type, content_encoding, expires }, value, version))
 }
 
 /// Rows by their first column, the key.

@@ -3,10 +3,11 @@
 //! Its names are fixed: the publication `weir` in every store, and on the replica one subscription for each, `weir_0`,
 //! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
 
-use super::{Postgres, ROWS, ROWS_TABLE, TABLES, cause, lease, make_tables, quoted, refuse};
+use super::{Postgres, ROWS, ROWS_TABLE, TABLES, TIME, cause, lease, make_tables, quoted, refuse};
 use crate::batcher::start_thread;
 use crate::sql::{Failure, Setup, Step};
 use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
+use kv::Timestamp;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -294,7 +295,9 @@ impl Replica {
                 postgres.shown
             ));
         }
-        Ok(lease(self.leases.fetch_add(1, Relaxed) + 1, client, ended))
+        let time = client.query_one(TIME, &[]).await?;
+        let (now, may_expire) = (Timestamp(time.try_get::<_, i64>(0)? as u64), time.try_get(1)?);
+        Ok(lease(self.leases.fetch_add(1, Relaxed) + 1, now, may_expire, client, ended))
     }
 
     async fn session(&self, epoch: u64) -> Setup<Box<dyn Session>> {

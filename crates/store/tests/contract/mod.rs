@@ -4,8 +4,8 @@
 
 pub mod scripted;
 
-use super::{Error, Found, Kind, Lease, Part, Session, Store};
-use kv::{Change, Key, Row, Version, Write};
+use super::{Error, Found, Kind, Lease, Listed, Listing, Part, Session, Store};
+use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 
 fn key(name: &str) -> Key {
     Key::new(format!("contract/{name}").as_bytes()).expect("a short key")
@@ -81,6 +81,68 @@ pub async fn all(store: &dyn Store) {
     assert_eq!(session.write(&many).await.expect("many writes").len(), 1000);
     let read = values(session, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     assert!(read.iter().zip(&names).all(|(row, name)| row.as_deref() == Some(name.as_bytes())));
+
+    // Attributes come back, and lists are in the order of the bytes of the keys.
+    let attributes =
+        Attributes { content_type: "a/b", content_encoding: "gzip, br", expires: Some(Timestamp(5000)) };
+    let put_with = |name: &str, attributes, value: &[u8], version| {
+        let row = Row::with(&key(name), attributes, value, version);
+        Write { key: key(name), version, change: Change::Put(row) }
+    };
+    let ends = next();
+    let zipped = Attributes { expires: None, ..attributes };
+    let listed = [
+        put_with("list/b", attributes, b"ends", ends),
+        put_with("list/b\u{0}", zipped, b"zipped", next()),
+        put("list/a", &[7; 3000], "", next()),
+        put("list/\u{fc}", b"", "", next()),
+    ];
+    for write in &listed {
+        session.write(std::slice::from_ref(write)).await.expect("a put");
+    }
+    let read = session.read(&[key("list/b"), key("list/b\u{0}")]).await.expect("a read");
+    let read = read.iter().flatten().map(|row| (row.attributes(), row.value()));
+    assert_eq!(read.collect::<Vec<_>>(), [(attributes, &b"ends"[..]), (zipped, b"zipped")]);
+    let under = |prefix: &str, limit, now| Listing {
+        from: key(prefix).as_bytes().to_vec(),
+        until: Some(key(&format!("{prefix}\u{10ffff}")).as_bytes().to_vec()),
+        limit,
+        now: Timestamp(now),
+        expired: false,
+    };
+    for (listing, expected) in [
+        (under("list/", 10, 4999), &["a 3000", "b 4", "b\u{0} 6", "\u{fc} 0"][..]),
+        (under("list/", 10, 5000), &["a 3000", "b\u{0} 6", "\u{fc} 0"]),
+        (under("list/", 2, 0), &["a 3000", "b 4"]),
+        (Listing { until: None, ..under("list/b\u{0}", 10, 0) }, &["b\u{0} 6", "\u{fc} 0"]),
+        (under("list/c", 10, 0), &[]),
+        (Listing { until: Some(b"a".to_vec()), ..under("list/", 10, 0) }, &[]),
+    ] {
+        let rows = session.list(&listing).await.expect("a list");
+        let name = |listed: &Listed| {
+            assert!(listed.row.value().is_empty());
+            let key = String::from_utf8_lossy(&listed.row.key()[b"contract/list/".len()..]).into_owned();
+            format!("{key} {}", listed.value_bytes)
+        };
+        // Behind the last of these keys are those of a store that is not empty.
+        let rows = rows.iter().filter(|listed| listed.row.key().starts_with(b"contract/list/")).map(name);
+        assert_eq!(rows.collect::<Vec<_>>(), expected, "{listing:?}");
+    }
+    let first = session.list(&under("list/b", 1, 0)).await.expect("a list");
+    assert_eq!((first[0].row.version(), first[0].row.attributes()), (ends, attributes));
+    assert_eq!(session.list(&under("many/", 500, 0)).await.expect("a list").len(), 500);
+
+    // The same version again gives another end.
+    let later = Attributes { expires: Some(Timestamp(9000)), ..attributes };
+    let touched = session.write(&[put_with("list/b", later, b"ends", ends)]).await.expect("a write");
+    assert_eq!(touched, [Found::Present]);
+    for (now, expected) in [(8999, 0), (9000, 1)] {
+        let expired = Listing { expired: true, ..under("list/", 10, now) };
+        assert_eq!(session.list(&expired).await.expect("a list").len(), expected);
+    }
+    session.write(&[put("list/b", b"stays", "", next())]).await.expect("a put");
+    let expired = Listing { expired: true, ..under("list/", 10, u64::MAX >> 1) };
+    assert!(session.list(&expired).await.expect("a list").is_empty());
 
     // Nothing at all is fine too.
     assert!(session.read(&[]).await.expect("no read").is_empty());

@@ -1,7 +1,8 @@
 //! A store that stops at every call until a test says how it goes on: for races, which need an order.
 
-use super::super::{Answer, Error, Found, Kind, Lease, Part, Session, Store, Workers};
-use kv::{Change, Key, Row, Write};
+use super::super::memory::list;
+use super::super::{Answer, Error, Found, Kind, Lease, Listed, Listing, Part, Session, Store, Workers};
+use kv::{Change, Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,7 +129,9 @@ impl Step {
 impl Store for Scripted {
     fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
-        Box::pin(async move { Ok(Lease { epoch, lost: Box::pin(std::future::pending()) }) })
+        Box::pin(async move {
+            Ok(Lease { epoch, now: Timestamp(1), may_expire: false, lost: Box::pin(std::future::pending()) })
+        })
     }
 
     fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
@@ -197,6 +200,10 @@ impl Session for ScriptedSession {
             writes.iter().map(apply).collect()
         };
         Box::pin(async move { self.follow(Vec::new(), writes.to_vec(), false, perform).await })
+    }
+
+    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
+        Box::pin(std::future::ready(Ok(list(&self.rows.lock(), listing))))
     }
 
     fn clear(&mut self) -> Answer<'_, ()> {

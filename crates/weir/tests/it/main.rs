@@ -12,6 +12,7 @@ mod durability;
 mod hostile;
 mod compat;
 mod corpus;
+mod data;
 mod http1;
 mod full_disk;
 mod interventions;

@@ -412,9 +412,9 @@ fn wrong_requests() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "411 length_required not-applied close",
         ),
         (
-            "an encoded value",
-            body(put("/kv/a", "Content-Encoding: gzip\r\nContent-Length: 5\r\n"), b"value"),
-            "415 content_encoding not-applied keep",
+            "a lifetime that is no number",
+            body(put("/kv/a", "TTL: 60s\r\nContent-Length: 5\r\n"), b"value"),
+            "400 bad_header not-applied keep",
         ),
         ("a key with a bad escape", put("/kv/%zz", ""), "400 bad_key not-applied keep"),
         ("a key with half an escape", put("/kv/a%4", ""), "400 bad_key not-applied keep"),
@@ -491,11 +491,16 @@ fn wrong_requests() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             put("/kv/a", &format!("Content-Type: {}\r\n", "x".repeat(256))),
             "400 bad_header not-applied keep",
         ),
-        ("a list of keys", head("GET /kv?prefix=a", ""), "501 not_implemented - keep"),
+        ("a list of nothing", head("GET /kv?limit=0", ""), "400 bad_query - keep"),
         (
-            "a batch",
-            body(head("POST /batch", "Content-Length: 2\r\n"), b"[]"),
-            "501 not_implemented not-applied keep",
+            "an atomic batch with a wrong line",
+            body(head("POST /batch?atomic=true", "Content-Length: 2\r\n"), b"[]"),
+            "400 bad_line not-applied keep",
+        ),
+        (
+            "a touch without a lifetime",
+            head("POST /kv/a?touch", "Content-Length: 0\r\n"),
+            "400 bad_header not-applied keep",
         ),
         // Open with --lab only.
         ("a preload", head("POST /preload?key=a", "Content-Length: 0\r\n"), "404 no_route not-applied keep"),

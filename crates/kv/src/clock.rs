@@ -1,0 +1,78 @@
+//! The clock by which rows expire.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Milliseconds since 1970, without leap seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// What this machine's clock says now.
+    pub fn of_this_machine() -> Timestamp {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Timestamp(since.as_millis() as u64)
+    }
+
+    /// This much later.
+    pub fn after(self, span: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(span.as_millis() as u64))
+    }
+
+    /// How long after `earlier` it is; zero if it is not.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    fn from(at: Timestamp) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(at.0)
+    }
+}
+
+/// The clock of a store: set when the store is acquired, and driven by this machine's monotonic clock from then on. It never
+/// goes back.
+#[derive(Debug)]
+pub struct Clock {
+    started: Instant,
+    /// What it said at `started`, in milliseconds.
+    offset: AtomicU64,
+}
+
+impl Default for Clock {
+    /// A clock that is not set: it says 1970.
+    fn default() -> Clock {
+        Clock { started: Instant::now(), offset: AtomicU64::new(0) }
+    }
+}
+
+impl Clock {
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        Timestamp(self.offset.load(Relaxed) + self.started.elapsed().as_millis() as u64)
+    }
+
+    /// Sets it to `now`, if that is later than what it says.
+    pub fn advance_to(&self, now: Timestamp) {
+        let elapsed = self.started.elapsed().as_millis() as u64;
+        self.offset.fetch_max(now.0.saturating_sub(elapsed), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_only_goes_forward() {
+        let clock = Clock::default();
+        assert!(clock.now() < Timestamp::of_this_machine());
+        clock.advance_to(Timestamp::of_this_machine());
+        let before = clock.now();
+        clock.advance_to(Timestamp(1));
+        assert!(clock.now() >= before);
+        clock.advance_to(before.after(Duration::from_secs(3600)));
+        assert!(clock.now().since(before) >= Duration::from_secs(3600));
+    }
+}

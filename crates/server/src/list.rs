@@ -1,0 +1,231 @@
+//! `GET /kv`: the keys in the order of their bytes, a page at a time.
+
+use crate::error::Failure;
+use crate::json;
+use crate::query::Params;
+use crate::reply::{Answer, JSON, NDJSON};
+use crate::tiered::{Error, Kind, Tiers};
+use kv::Timestamp;
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use serde_json::{Map, Value};
+use store::{Listed, Listing, Page};
+
+/// Most keys and prefixes of a page, and as many as it has if nothing is said.
+const LIMIT_MAX: usize = 10_000;
+const LIMIT_DEFAULT: usize = 1000;
+
+/// What is listed.
+#[derive(Debug)]
+pub(super) struct ListQuery {
+    prefix: Vec<u8>,
+    /// Keys that have it behind the prefix are listed as one, up to it.
+    delimiter: Vec<u8>,
+    /// Where the page begins.
+    from: Vec<u8>,
+    pub(super) limit: usize,
+    with_values: bool,
+    in_lines: bool,
+}
+
+/// A page, with what the delimiter made one of several keys.
+struct Entries {
+    rows: Vec<Listed>,
+    prefixes: Vec<Vec<u8>>,
+    next: Option<Vec<u8>>,
+}
+
+impl ListQuery {
+    /// Of a query and the field `Accept`.
+    pub(super) fn of(query: &[u8], accept: Option<&[u8]>) -> Result<ListQuery, Failure> {
+        let mut params = Params::default();
+        params.add(query);
+        let bad = |what: String| Failure::new(400, "bad_query", what);
+        for (name, _) in params.iter() {
+            if ![&b"prefix"[..], b"delimiter", b"after", b"limit", b"values"].contains(&name) {
+                let known = "prefix, delimiter, after, limit and values";
+                return Err(bad(format!("a list takes {known}, not {}", name.escape_ascii())));
+            }
+        }
+        let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok();
+        let limit = params.get("limit").map_or(Some(LIMIT_DEFAULT), number);
+        let limit = limit.filter(|limit| (1..=LIMIT_MAX).contains(limit));
+        let with_values = match params.get("values") {
+            None | Some(b"false") => false,
+            Some(b"true") => true,
+            Some(other) => {
+                return Err(bad(format!("values is true or false, not {}", other.escape_ascii())));
+            }
+        };
+        let prefix = params.get("prefix").unwrap_or_default().to_vec();
+        let from = match params.get("after") {
+            None => prefix.clone(),
+            Some(cursor) => {
+                let from = json::of_cursor(cursor).filter(|from| from.starts_with(&prefix));
+                let what =
+                    "after is not the \"next\" of an earlier page of this list; begin again without it";
+                from.ok_or_else(|| Failure::new(400, "bad_cursor", what))?
+            }
+        };
+        Ok(ListQuery {
+            delimiter: params.get("delimiter").unwrap_or_default().to_vec(),
+            prefix,
+            from,
+            limit: limit.ok_or_else(|| bad(format!("limit is a number from 1 to {LIMIT_MAX}")))?,
+            with_values,
+            in_lines: json::prefers_lines(accept),
+        })
+    }
+
+    /// Asks the stores.
+    pub(super) async fn perform(&self, tiers: &Tiers) -> Result<Answer, Failure> {
+        let Entries { rows, prefixes, next } =
+            self.entries(tiers).await.map_err(|error| match error.kind() {
+                Kind::Rejected => Failure::new(501, "not_implemented", error.to_string()),
+                _ => Failure::of_read(&error),
+            })?;
+        let next = next.map(|from| json::cursor(&from));
+        let link = next.as_ref().map(|cursor| self.link(cursor));
+        let row = |listed: Listed| {
+            let mut object = Map::new();
+            json::insert_bytes(&mut object, "key", listed.row.key());
+            object.insert("size".to_owned(), listed.value_bytes.into());
+            json::insert_attributes(&mut object, listed.row.attributes(), listed.row.version());
+            if self.with_values {
+                json::insert_bytes(&mut object, "value", listed.row.value());
+            }
+            object
+        };
+        let prefix = |prefix: Vec<u8>| {
+            let mut object = Map::new();
+            json::insert_bytes(&mut object, "prefix", &prefix);
+            object
+        };
+        let mut body = Vec::new();
+        if self.in_lines {
+            rows.into_iter().map(row).for_each(|object| json::push_line(&mut body, object));
+            prefixes.into_iter().map(prefix).for_each(|object| json::push_line(&mut body, object));
+            let end = Map::from_iter([("next".to_owned(), next.map_or(Value::Null, Value::from))]);
+            json::push_line(&mut body, end);
+            return Ok(Answer::Data { content_type: NDJSON, body, link });
+        }
+        let mut page = Map::new();
+        let rows: Vec<Value> = rows.into_iter().map(|listed| row(listed).into()).collect();
+        page.insert("keys".to_owned(), rows.into());
+        if !self.delimiter.is_empty() {
+            let prefixes: Vec<Value> = prefixes.into_iter().map(|bytes| prefix(bytes).into()).collect();
+            page.insert("prefixes".to_owned(), prefixes.into());
+        }
+        page.insert("next".to_owned(), next.map_or(Value::Null, Value::from));
+        json::push_line(&mut body, page);
+        Ok(Answer::Data { content_type: JSON, body, link })
+    }
+
+    async fn entries(&self, tiers: &Tiers) -> Result<Entries, Error> {
+        let until = successor(&self.prefix);
+        let mut entries = Entries { rows: Vec::new(), prefixes: Vec::new(), next: Some(self.from.clone()) };
+        while let Some(from) = entries.next.take() {
+            let left = self.limit - entries.rows.len() - entries.prefixes.len();
+            if left == 0 {
+                entries.next = Some(from);
+                break;
+            }
+            let now = Timestamp::default();
+            let listing = Listing { from, until: until.clone(), limit: left, now, expired: false };
+            let Page { rows, next } = tiers.list(&listing, self.with_values).await?;
+            let is_whole = entries.add(rows, self);
+            entries.next = next;
+            // What is behind the last prefix comes next: the keys under it are not looked at.
+            if !is_whole
+                && entries.next.is_some()
+                && let Some(last) = entries.prefixes.last()
+            {
+                entries.next = successor(last).filter(|next| until.as_ref().is_none_or(|until| next < until));
+            }
+            // A page with values may have ended early because it is large.
+            if self.with_values && !entries.rows.is_empty() {
+                break;
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Where the list goes on at `cursor`.
+    fn link(&self, cursor: &str) -> String {
+        let mut link = format!("/kv?after={cursor}&limit={}", self.limit);
+        for (name, value) in [("prefix", &self.prefix), ("delimiter", &self.delimiter)] {
+            if !value.is_empty() {
+                link.push_str(&format!("&{name}={}", percent_encode(value, NON_ALPHANUMERIC)));
+            }
+        }
+        if self.with_values {
+            link.push_str("&values=true");
+        }
+        link
+    }
+}
+
+impl Entries {
+    /// Adds rows, those of one prefix together; whether the last of them is a key of its own.
+    fn add(&mut self, rows: Vec<Listed>, query: &ListQuery) -> bool {
+        if query.delimiter.is_empty() {
+            self.rows.extend(rows);
+            return true;
+        }
+        let mut is_key = true;
+        for listed in rows {
+            let behind = &listed.row.key()[query.prefix.len()..];
+            let found = memchr::memmem::find(behind, &query.delimiter);
+            is_key = found.is_none();
+            match found.map(|at| &listed.row.key()[..query.prefix.len() + at + query.delimiter.len()]) {
+                Some(common) if self.prefixes.last().is_none_or(|last| last != common) => {
+                    self.prefixes.push(common.to_vec());
+                }
+                Some(_) => {}
+                None => self.rows.push(listed),
+            }
+        }
+        is_key
+    }
+}
+
+/// The first key behind all that begin with `prefix`; `None` if there is none.
+fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut next = prefix[..=last].to_vec();
+    next[last] += 1;
+    Some(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_understood_or_refused() {
+        let of = |query: &str| ListQuery::of(query.as_bytes(), None);
+        let query = of("prefix=a%2F&delimiter=/&limit=10&values=true").unwrap();
+        assert_eq!((&query.prefix[..], &query.from[..], query.limit), (&b"a/"[..], &b"a/"[..], 10));
+        let next = of(&format!("prefix=a%2F&after={}", json::cursor(b"a/b\xff"))).unwrap();
+        assert_eq!(next.from, b"a/b\xff");
+        for (wrong, code) in [
+            ("limit=0", "bad_query"),
+            ("limit=10001", "bad_query"),
+            ("limit=x", "bad_query"),
+            ("values=1", "bad_query"),
+            ("prefx=a", "bad_query"),
+            ("after=*", "bad_cursor"),
+            ("prefix=b&after=YQ", "bad_cursor"),
+        ] {
+            assert_eq!(of(wrong).unwrap_err().code, code, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_successor_is_behind_all_keys_of_a_prefix() {
+        for (prefix, next) in
+            [(&b"a"[..], Some(&b"b"[..])), (b"a\xff", Some(b"b")), (b"", None), (b"\xff\xff", None)]
+        {
+            assert_eq!(successor(prefix).as_deref(), next, "{}", prefix.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What takes the store longer than a read or a write, and is done one at a time on a session of its own: lists and atomic batches.
+
+use super::replies::answer_batch;
+use super::worker::{BATCH_BYTES_MAX, RETRIES_MAX, Ran, Request};
+use super::{Intent, Page, Reply, Shared, WorkerMeters, Written};
+use crate::{Answer, Error, Found, Kind, Listed, Listing, Session};
+use kv::{Change, Key, Precondition, Row, Version, Write};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// A page of a list with values ends with so many bytes.
+const LIST_BYTES_MAX: u64 = 4 << 20;
+
+pub(super) enum LongRequest {
+    List { listing: Listing, with_values: bool, reply: Reply<Page> },
+    Atomic { operations: Vec<AtomicOperation>, reply: Reply<AtomicOutcome> },
+}
+
+/// A part of an atomic batch.
+#[derive(Clone, Debug)]
+pub struct AtomicOperation {
+    /// Whose row.
+    pub key: Key,
+    /// What must hold of the key, after the operations before this one.
+    pub condition: Precondition,
+    /// What becomes of the row; `None`: it is only read.
+    pub intent: Option<Intent>,
+}
+
+/// How an atomic batch ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AtomicOutcome {
+    /// All of it is durable; of each operation, the row that it read, or what was written.
+    Applied(Vec<AtomicAnswer>),
+    /// The condition of the operation with this index did not hold, and nothing was written; the key's version then.
+    ConditionFailed(usize, Option<Version>),
+}
+
+/// What came of an operation of an atomic batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AtomicAnswer {
+    /// It read this row.
+    Read(Option<Row>),
+    /// It wrote; never [`Written::ConditionFailed`].
+    Written(Written),
+}
+
+impl Request for LongRequest {
+    const FLUSHES: bool = false;
+    const ANSWER_BYTES_GUESS: usize = BATCH_BYTES_MAX;
+
+    fn bytes(&self) -> usize {
+        match self {
+            LongRequest::List { listing, .. } => listing.from.len(),
+            LongRequest::Atomic { operations, .. } => operations.iter().map(AtomicOperation::bytes).sum(),
+        }
+    }
+
+    fn set_queued(&mut self, waited: Duration) {
+        match self {
+            LongRequest::List { reply, .. } => reply.queued = waited,
+            LongRequest::Atomic { reply, .. } => reply.queued = waited,
+        }
+    }
+
+    fn fail(self, error: Error) {
+        match self {
+            LongRequest::List { mut reply, .. } => reply.give(Err(error)),
+            LongRequest::Atomic { mut reply, .. } => reply.give(Err(error)),
+        }
+    }
+
+    fn meters(shared: &Shared) -> &WorkerMeters {
+        &shared.meters.long
+    }
+
+    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
+        Box::pin(async move {
+            let mut batch = batch.into_iter();
+            while let Some(request) = batch.next() {
+                let ended = match request {
+                    LongRequest::List { mut listing, with_values, mut reply } => {
+                        // What has expired by now is not listed.
+                        listing.now = shared.clock.now();
+                        let page = list(session, &listing, with_values).await;
+                        let ended = page.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
+                        answer_batch(|| reply.give(page));
+                        ended
+                    }
+                    LongRequest::Atomic { operations, mut reply } => {
+                        // Until the answer: what a later write of these keys puts into the cache is newer.
+                        let _alone = shared.atomic.write().await;
+                        let done = apply(session, &operations, shared).await;
+                        let ended = done.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
+                        answer_batch(|| reply.give(done));
+                        ended
+                    }
+                };
+                if let Some(error) = ended {
+                    // Never sent.
+                    let unsent = Error::new(Kind::Unavailable, error.to_string());
+                    batch.for_each(|request| request.fail(unsent.clone()));
+                    return Err(error);
+                }
+            }
+            Ok(Ran { answered: Instant::now(), bytes: 0 })
+        })
+    }
+}
+
+impl AtomicOperation {
+    fn bytes(&self) -> usize {
+        let value_bytes = if let Some(Intent::Put(row)) = &self.intent { row.value().len() } else { 0 };
+        self.key.as_bytes().len() + value_bytes
+    }
+}
+
+/// A page of rows, with their values if that is wanted; then it ends once it has so many bytes, but not before its first row.
+async fn list(session: &mut dyn Session, listing: &Listing, with_values: bool) -> Result<Page, Error> {
+    // One more shows whether it goes on.
+    let mut listed = session.list(&Listing { limit: listing.limit + 1, ..listing.clone() }).await?;
+    let mut bytes = 0;
+    let fits = listed.iter().take(listing.limit).take_while(|listed| {
+        let is_first = bytes == 0;
+        bytes += listed.row.bytes() as u64 + listed.value_bytes;
+        is_first || !with_values || bytes <= LIST_BYTES_MAX
+    });
+    let fits = fits.count();
+    let next = listed.get(fits).map(|behind| behind.row.key().to_vec());
+    listed.truncate(fits);
+    if !with_values {
+        return Ok(Page { rows: listed, next });
+    }
+    let keys: Vec<Key> = listed.iter().filter_map(|listed| Key::new(listed.row.key())).collect();
+    let rows = read(session, &keys).await?;
+    // What was removed since is not listed.
+    let now = listing.now;
+    let live = rows.into_iter().flatten().filter(|row| row.attributes().expires.is_none_or(|at| at > now));
+    let rows = live.map(|row| Listed { value_bytes: row.value().len() as u64, row }).collect();
+    Ok(Page { rows, next })
+}
+
+async fn read(session: &mut dyn Session, keys: &[Key]) -> Result<Vec<Option<Row>>, Error> {
+    let mut rows = Vec::with_capacity(keys.len());
+    while rows.len() < keys.len() {
+        rows.extend(session.read(&keys[rows.len()..]).await?);
+    }
+    Ok(rows)
+}
+
+/// Decides all operations, one after the other, and writes what comes of them in one commit. No other write is under way.
+async fn apply(
+    session: &mut dyn Session,
+    operations: &[AtomicOperation],
+    shared: &Shared,
+) -> Result<AtomicOutcome, Error> {
+    let _no_clear = shared.conditions.read().await;
+    // A clear or a write that was waited for may have been given up, and happen yet.
+    shared.status.borrow().epoch()?;
+    let mut rows: BTreeMap<&Key, Option<Row>> =
+        operations.iter().map(|operation| (&operation.key, None)).collect();
+    let keys: Vec<Key> = rows.keys().map(|key| (*key).clone()).collect();
+    let stored = read(session, &keys).await.map_err(|error| match error.kind() {
+        // Nothing was sent to be written.
+        Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
+        _ => error,
+    })?;
+    for (row, stored) in rows.values_mut().zip(stored) {
+        *row = stored.filter(|row| !row.is_expired(&shared.clock));
+    }
+    let mut answers = Vec::with_capacity(operations.len());
+    let mut writes: BTreeMap<&Key, (Write, usize)> = BTreeMap::new();
+    for (index, AtomicOperation { key, condition, intent }) in operations.iter().enumerate() {
+        let now = rows.entry(key).or_default();
+        let current = now.as_ref().map(Row::version);
+        if !condition.holds(current) {
+            return Ok(AtomicOutcome::ConditionFailed(index, current));
+        }
+        let (version, row) = match intent {
+            None => {
+                answers.push(AtomicAnswer::Read(now.clone()));
+                continue;
+            }
+            Some(Intent::Put(row)) => {
+                let version = shared.next_version();
+                (version, Some(row.clone().with_version(version)))
+            }
+            Some(Intent::Delete) => (shared.next_version(), None),
+            Some(Intent::Touch(_) | Intent::RemoveExpired) => {
+                return Err(Error::new(Kind::Rejected, "an atomic batch gets, puts and deletes"));
+            }
+        };
+        let change = row.clone().map_or(Change::Delete, Change::Put);
+        let existed = std::mem::replace(now, row.clone()).is_some();
+        if let Some((_, before)) = writes.insert(key, (Write { key: key.clone(), version, change }, index))
+            && let AtomicAnswer::Written(Written::Applied { superseded, .. }) = &mut answers[before]
+        {
+            *superseded = true;
+        }
+        answers.push(AtomicAnswer::Written(Written::Applied { version, existed, row, superseded: false }));
+    }
+    let writes: Vec<Write> = writes.into_values().map(|(write, _)| write).collect();
+    let mut tries = 0;
+    loop {
+        match session.write(&writes).await {
+            Err(error) if error.kind() == Kind::Retry && tries < RETRIES_MAX => tries += 1,
+            Err(error) => return Err(error),
+            Ok(found) if found.contains(&Found::Newer) => {
+                // Somebody else writes the store, and part of this is in it.
+                let what = "the store holds a newer version of a key: something else writes it";
+                return Err(Error::new(Kind::Unknown, what));
+            }
+            Ok(_) => return Ok(AtomicOutcome::Applied(answers)),
+        }
+    }
+}
