@@ -1,0 +1,218 @@
+//! A session with a PostgreSQL server: its statements.
+
+use super::super::{Answer, Error, Found, Kind, Listed, Listing, Session};
+use crate::sql::{Failure, Setup, Step};
+use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Statement};
+
+const READ_ONE: &str = "SELECT key, value, content_type, version, content_encoding, expires
+    FROM weir_kv WHERE key = $1";
+const READ_MANY: &str = "SELECT key, value, content_type, version, content_encoding, expires
+    FROM weir_kv WHERE key = ANY($1)";
+// An index of the rows that expire has no others in it.
+const LIST: &str =
+    "SELECT key, octet_length(value), content_type, version, content_encoding, expires FROM weir_kv
+    WHERE key >= $1 AND key < $2 AND (expires IS NULL OR expires > $3) ORDER BY key LIMIT $4";
+const LIST_EXPIRED: &str = "SELECT key, octet_length(value), content_type, version, content_encoding, expires
+    FROM weir_kv WHERE expires <= $1 AND expires IS NOT NULL LIMIT $2";
+
+// `xmax` of a row just inserted is 0; of one just updated it is not.
+const PUT_ONE: &str = "
+    INSERT INTO weir_kv AS old (key, value, content_type, version, content_encoding, expires)
+    VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (key) DO UPDATE
+        SET value = excluded.value, content_type = excluded.content_type, version = excluded.version,
+            content_encoding = excluded.content_encoding, expires = excluded.expires
+        WHERE old.version <= excluded.version
+    RETURNING key, xmax <> 0 AS present";
+const PUT: &str = "
+    INSERT INTO weir_kv AS old (key, value, content_type, version, content_encoding, expires)
+    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::bigint[])
+    ON CONFLICT (key) DO UPDATE
+        SET value = excluded.value, content_type = excluded.content_type, version = excluded.version,
+            content_encoding = excluded.content_encoding, expires = excluded.expires
+        WHERE old.version <= excluded.version
+    RETURNING key, xmax <> 0 AS present";
+const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
+
+pub(super) struct PostgresSession {
+    shown: Arc<str>,
+    client: Client,
+    ended: JoinHandle<String>,
+    read_one: Statement,
+    read_many: Statement,
+    list: Statement,
+    list_expired: Statement,
+    put_one: Statement,
+    put: Statement,
+    delete: Statement,
+    put_and_delete: Statement,
+}
+
+impl PostgresSession {
+    /// Prepares the statements on a connection that holds its locks.
+    pub(super) async fn prepare(
+        shown: Arc<str>,
+        client: Client,
+        ended: JoinHandle<String>,
+    ) -> Setup<PostgresSession> {
+        let both = format!(
+            "WITH gone AS ({}), came AS ({PUT}) TABLE gone UNION ALL TABLE came",
+            DELETE.replace("$1", "$7")
+        );
+        Ok(PostgresSession {
+            shown,
+            ended,
+            read_one: client.prepare(READ_ONE).await?,
+            read_many: client.prepare(READ_MANY).await?,
+            list: client.prepare(LIST).await?,
+            list_expired: client.prepare(LIST_EXPIRED).await?,
+            put_one: client.prepare(PUT_ONE).await?,
+            put: client.prepare(PUT).await?,
+            delete: client.prepare(DELETE).await?,
+            put_and_delete: client.prepare(&both).await?,
+            client,
+        })
+    }
+
+    async fn read_now(&self, keys: &[Key]) -> Result<Vec<Option<Row>>, tokio_postgres::Error> {
+        let found = match keys {
+            [] => return Ok(Vec::new()),
+            // The plan for one key is cheaper than the one for an array of one.
+            [key] => self.client.query(&self.read_one, &[&key.as_bytes()]).await?,
+            keys => {
+                let keys: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
+                self.client.query(&self.read_many, &[&keys]).await?
+            }
+        };
+        let rows = by_key(&found)?;
+        let row = |key: &Key| {
+            let Some(row) = rows.get(key.as_bytes()) else { return Ok(None) };
+            row_of(key, row.try_get(1)?, row).map(Some)
+        };
+        keys.iter().map(row).collect()
+    }
+
+    async fn list_now(&self, listing: &Listing) -> Result<Vec<Listed>, tokio_postgres::Error> {
+        let (now, limit) = (listing.now.0 as i64, listing.limit as i64);
+        let found = if listing.expired {
+            self.client.query(&self.list_expired, &[&now, &limit]).await?
+        } else {
+            self.client.query(&self.list, &[&listing.from, &listing.end(), &now, &limit]).await?
+        };
+        let mut listed = Vec::with_capacity(found.len());
+        for row in &found {
+            // One that is no key was not written by weir.
+            let Some(key) = Key::new(row.try_get(0)?) else { continue };
+            let value_bytes = row.try_get::<_, i32>(1)? as u64;
+            listed.push(Listed { row: row_of(&key, b"", row)?, value_bytes });
+        }
+        Ok(listed)
+    }
+
+    async fn write_now(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
+        if self.client.is_closed() {
+            let what = format!("the store {} closed the connection", self.shown);
+            return Err(Error::new(Kind::Unavailable, what));
+        }
+        let (mut keys, mut values, mut types, mut versions) = (vec![], vec![], vec![], vec![]);
+        let (mut encodings, mut ends) = (vec![], vec![]);
+        let mut gone: Vec<&[u8]> = Vec::new();
+        for write in writes {
+            match &write.change {
+                Change::Put(row) => {
+                    keys.push(write.key.as_bytes());
+                    values.push(row.value());
+                    let attributes = row.attributes();
+                    types.push(attributes.content_type);
+                    versions.push(write.version.0 as i64);
+                    encodings.push(attributes.content_encoding);
+                    ends.push(attributes.expires.map(|at| at.0 as i64));
+                }
+                Change::Delete => gone.push(write.key.as_bytes()),
+            }
+        }
+        let puts: [&(dyn ToSql + Sync); 6] = [&keys, &values, &types, &versions, &encodings, &ends];
+        let changed = match (keys.is_empty(), gone.is_empty()) {
+            (true, true) => return Ok(Vec::new()),
+            // Cheaper than arrays of one.
+            (false, true) if keys.len() == 1 => {
+                let put: [&(dyn ToSql + Sync); 6] =
+                    [&keys[0], &values[0], &types[0], &versions[0], &encodings[0], &ends[0]];
+                self.client.query(&self.put_one, &put).await
+            }
+            (false, true) => self.client.query(&self.put, &puts).await,
+            (true, false) => self.client.query(&self.delete, &[&gone]).await,
+            (false, false) => {
+                let [keys, values, types, versions, encodings, ends] = puts;
+                let all = [keys, values, types, versions, encodings, ends, &gone];
+                self.client.query(&self.put_and_delete, &all).await
+            }
+        };
+        // A statement is a transaction of its own.
+        let changed = changed.map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))?;
+        let changed = by_key(&changed)
+            .map_err(|error| Failure::from(error).and_ended().of(&self.shown, Step::Commit))?;
+        let found = |write: &Write| match (changed.get(write.key.as_bytes()), &write.change) {
+            (Some(row), _) => Found::present(row.get(1)),
+            (None, Change::Delete) => Found::Absent,
+            (None, Change::Put(_)) => Found::Newer,
+        };
+        Ok(writes.iter().map(found).collect())
+    }
+}
+
+impl Drop for PostgresSession {
+    fn drop(&mut self) {
+        // Dropping the client says goodbye; should the server not listen, the socket must close all the same.
+        self.ended.abort();
+    }
+}
+
+impl Session for PostgresSession {
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+        Box::pin(async {
+            let rows = self.read_now(keys).await;
+            rows.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
+        })
+    }
+
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
+        Box::pin(self.write_now(writes))
+    }
+
+    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
+        Box::pin(async {
+            let rows = self.list_now(listing).await;
+            rows.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
+        })
+    }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        // Not TRUNCATE: a replica would empty the whole table that it keeps for all shards, and the lock it takes waits for
+        // every reader.
+        Box::pin(async {
+            let cleared = self.client.batch_execute("SET enable_seqscan = on; DELETE FROM weir_kv").await;
+            cleared.map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))
+        })
+    }
+}
+
+/// The row under `key`, of columns in the order of [`READ_ONE`].
+fn row_of(key: &Key, value: &[u8], row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
+    let expires = row.try_get::<_, Option<i64>>(5)?.map(|at| Timestamp(at as u64));
+    let (content_type, content_encoding) = (row.try_get(2)?, row.try_get(4)?);
+    let version = Version(row.try_get::<_, i64>(3)? as u64);
+    Ok(Row::with(key, Attributes { content_type, content_encoding, expires }, value, version))
+}
+
+/// Rows by their first column, the key.
+type ByKey<'r> = HashMap<&'r [u8], &'r tokio_postgres::Row, foldhash::fast::RandomState>;
+
+fn by_key(rows: &[tokio_postgres::Row]) -> Result<ByKey<'_>, tokio_postgres::Error> {
+    rows.iter().map(|row| Ok((row.try_get(0)?, row))).collect()
+}
