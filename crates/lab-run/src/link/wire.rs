@@ -66,10 +66,12 @@ impl Wire {
         through
     }
 
-    /// For how long it has been sending by `now`: what came without what is still to be sent.
+    /// For how long it has been sending by `now`: what came without what is still to be sent. Something may have come after `now`,
+    /// before it was asked.
     pub(super) fn busy(&self, now: Duration) -> Duration {
-        self.busy - self.free_at.saturating_sub(now)
+        self.busy.saturating_sub(self.free_at.saturating_sub(now))
     }
+
     /// What its connections have spent by `now`.
     pub(super) fn spent(&mut self, now: Duration) -> Spent {
         self.settle(now);
@@ -131,6 +133,7 @@ mod tests {
         let mut wire = Wire::new(Some(1e6), Duration::ZERO);
         wire.take(ms(10), 30_000, BEGAN);
         assert_eq!([10, 25, 40, 90].map(|now| wire.busy(ms(now))), [0, 15, 30, 30].map(ms));
+        assert_eq!(wire.busy(ms(9)), BEGAN, "it came after the question");
     }
 
     #[test]
