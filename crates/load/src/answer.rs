@@ -168,6 +168,11 @@ impl Answer {
         let ok = form.ok.contains(&self.status);
         let absent = form.absent.contains(&self.status) || ok && self.says_absent(form);
         match self.status {
+            _ if ok
+                && form.error_begins.as_ref().is_some_and(|text| self.kept.starts_with(text.as_bytes())) =>
+            {
+                Err(Fault::Malformed)
+            }
             _ if absent && request.operation.is_conditional() => Ok(Success::PreconditionFailed),
             _ if absent && absent_is_success => Ok(Success::Absent),
             _ if ok && !absent && self.is_as_expected(request) => Ok(Success::Done),
@@ -453,6 +458,12 @@ mod tests {
         let null = request_of(Dialect::of_file("a.toml", null).unwrap(), Operation::Get, "k=");
         check(&null, &ok("\"k=ab\""), false, Ok(Success::Done));
         check(&null, &ok("null"), false, Err(Fault::WrongValue));
+
+        // Redis' errors are no values.
+        let read = request_in("webdis", Operation::Get, "k=");
+        check(&read, &ok("k=ab"), false, Ok(Success::Done));
+        check(&read, &ok("-LOADING Redis is loading the dataset in memory"), false, Err(Fault::Malformed));
+        check(&read, &ok("j=ab"), false, Err(Fault::WrongValue));
 
         let put = request_in("webdis", Operation::Put, "{\"SET\":[true,");
         check(&put, &ok("{\"SET\":[true,\"OK\"]}"), false, Ok(Success::Done));

@@ -167,6 +167,8 @@ pub(super) struct OperationTemplate {
     pub(super) absent_if: Option<String>,
     /// The same, if the body of a success lacks this text.
     pub(super) absent_unless: Option<String>,
+    /// A success whose body begins with this text is an error of the server's.
+    pub(super) error_begins: Option<String>,
     /// What the body of a good answer is, or has in it.
     pub(super) proof: String,
     /// Whether it must be that and no more; only of a value that is known to its end.
@@ -294,6 +296,7 @@ struct Section {
     failed_unless: Option<String>,
     version_header: Option<String>,
     version_after: Option<String>,
+    error_begins: Option<String>,
     begins: Option<String>,
     holds: Option<String>,
 }
@@ -339,7 +342,9 @@ impl Section {
                 _ if is_conditional => vec![412],
                 _ => Vec::new(),
             }),
-            keeps_body: anywhere && !proof.is_empty() || absent_if.is_some() || absent_unless.is_some(),
+            keeps_body: anywhere && !proof.is_empty()
+                || [&absent_if, &absent_unless, &self.error_begins].into_iter().any(Option::is_some),
+            error_begins: self.error_begins,
             absent_if,
             absent_unless,
             version_header: self.version_header,
@@ -362,7 +367,8 @@ impl OperationTemplate {
 
     fn check(&self, operation: Operation) -> Result<(), String> {
         const RESERVED: &[&str] = &["host", "content-length", "transfer-encoding", "connection", "expect"];
-        let OperationTemplate { method, path, headers, ok, absent, absent_if, absent_unless, .. } = self;
+        let OperationTemplate { method, path, headers, ok, absent, .. } = self;
+        let OperationTemplate { absent_if, absent_unless, error_begins, .. } = self;
         let fail = |what: String, hint: &str| Err(format!("{what}; hint: {hint}"));
         if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
             return fail(format!("`{method}` is no method"), "write it in capital letters, as in POST");
@@ -394,6 +400,10 @@ impl OperationTemplate {
         let mut absent_texts = absent_if.iter().chain(absent_unless);
         if absent_texts.clone().any(String::is_empty) {
             return fail("has an empty absent_if or absent_unless".into(), "write a text, or leave it out");
+        }
+        if error_begins.as_ref().is_some_and(|text| text.is_empty() || pieces(text).len() > 1) {
+            let what = "has an empty error_begins, or one with a placeholder".into();
+            return fail(what, "write a text that is the same for every key");
         }
         if absent_texts.any(|text| pieces(text).len() > 1) {
             let what = "has a placeholder in absent_if or absent_unless".into();
