@@ -3,8 +3,11 @@
 use kv::Error;
 use serde::Deserialize;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const GUARDS: &str = include_str!("guards.toml");
 
@@ -14,6 +17,30 @@ pub(crate) struct Args {
     /// Only guards whose name contains this
     #[arg(default_value = "")]
     name: String,
+
+    /// How long the tests of a guard may run: tests that hang without it see it, too
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    limit: u64,
+}
+
+/// What the tests say of a guard that was taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// A test fails.
+    Failed,
+    /// The tests do not end.
+    Hung,
+    Not,
+}
+
+impl Seen {
+    fn shown(self) -> &'static str {
+        match self {
+            Seen::Failed => "seen",
+            Seen::Hung => "seen, by time-out",
+            Seen::Not => "NOT SEEN",
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -43,9 +70,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let Guards { guard: guards } = guards();
     let mut unseen = Vec::new();
     for guard in guards.iter().filter(|guard| guard.name.contains(&args.name)) {
-        let is_seen = guard.is_seen()?;
-        println!("{}  {}", if is_seen { "seen    " } else { "NOT SEEN" }, guard.name);
-        unseen.extend((!is_seen).then_some(guard.name.as_str()));
+        let began = Instant::now();
+        let seen = guard.seen(Duration::from_secs(args.limit))?;
+        println!("{:17}  {:4} s  {}", seen.shown(), began.elapsed().as_secs(), guard.name);
+        unseen.extend((seen == Seen::Not).then_some(guard.name.as_str()));
     }
     match unseen.as_slice() {
         [] => Ok(()),
@@ -58,33 +86,43 @@ fn guards() -> Guards {
 }
 
 impl Guard {
-    /// Whether a test fails without it.
-    fn is_seen(&self) -> Result<bool, Error> {
+    /// What the tests say without it.
+    fn seen(&self, limit: Duration) -> Result<Seen, Error> {
         let path = Path::new(&self.file);
         let unreadable = |error| Error::new(format_args!("cannot change {}: {error}", self.file));
         let text = fs::read_to_string(path).map_err(unreadable)?;
         fs::write(path, text.replace(&self.code, &self.instead)).map_err(unreadable)?;
-        let ran = self
-            .tests
-            .iter()
-            .map(|arguments| self.tests_pass(arguments))
-            .collect::<Result<Vec<bool>, Error>>();
+        let ran = self.tests.iter().map(|arguments| self.test(arguments, limit));
+        let seen = ran.collect::<Result<Vec<Seen>, Error>>();
         fs::write(path, text).map_err(unreadable)?;
-        Ok(ran?.contains(&false))
+        Ok(seen?.into_iter().find(|seen| *seen != Seen::Not).unwrap_or(Seen::Not))
     }
 
-    fn tests_pass(&self, arguments: &str) -> Result<bool, Error> {
-        let cargo = |more: &[&str]| -> Result<ExitStatus, Error> {
+    fn test(&self, arguments: &str, limit: Duration) -> Result<Seen, Error> {
+        let cargo = |more: &[&str]| {
             let mut cargo = Command::new("cargo");
             cargo.args(["test", "--locked", "--quiet"]).args(arguments.split(' ')).args(more);
-            let done = cargo.output();
-            done.map(|output| output.status)
-                .map_err(|error| Error::new(format_args!("cannot run cargo: {error}")))
+            cargo.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+            cargo
         };
-        if !cargo(&["--no-run"])?.success() {
+        let failed = |error| Error::new(format_args!("cannot run cargo: {error}"));
+        if !cargo(&["--no-run"]).status().map_err(failed)?.success() {
             return Err(Error::new(format_args!("without this guard it does not compile: {}", self.name)));
         }
-        Ok(cargo(&[])?.success())
+        let mut tests = cargo(&[]).spawn().map_err(failed)?;
+        let until = Instant::now() + limit;
+        while Instant::now() < until {
+            if let Some(status) = tests.try_wait().map_err(failed)? {
+                return Ok(if status.success() { Seen::Not } else { Seen::Failed });
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        // With what they started: a test that is killed does not end its servers.
+        let group = rustix::process::Pid::from_child(&tests);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL)
+            .map_err(|error| failed(error.into()))?;
+        tests.wait().map_err(failed)?;
+        Ok(Seen::Hung)
     }
 }
 

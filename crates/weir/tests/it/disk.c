@@ -2,7 +2,8 @@
  *
  * WEIR_DISK_DIR      the directory; calls on other files pass
  * WEIR_DISK_RECORD   where to append what was done, and the beginnings of answers sent to sockets
- * WEIR_DISK_FAIL     "N:ERRNO:COUNT:SHORT": COUNT calls from the N-th on fail; with SHORT 1, writes write half before that
+ * WEIR_DISK_FAIL     "N:ERRNO:COUNT:SHORT": COUNT calls from the N-th on fail; with SHORT 1, writes write half before that;
+ *                    with ERRNO 0 the process is killed before the N-th
  *
  * A record is a header and two strings. Calls are serialized, so that the order recorded is the order done. */
 #define _GNU_SOURCE
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -97,6 +99,9 @@ static int fails(void) {
     calls++;
     if (fail_from < 0 || calls < fail_from || calls >= fail_from + fail_count) {
         return 0;
+    }
+    if (fail_errno == 0) {
+        raise(SIGKILL);
     }
     errno = fail_errno;
     return 1;

@@ -1,7 +1,9 @@
 //! `weir store check` and `weir store repair` on what a server left.
 
+use crate::power_loss::library;
 use crate::support::{Server, weir};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Output;
 
@@ -59,5 +61,44 @@ fn a_damaged_store_is_refused_checked_and_repaired() {
         let answer = server.client().get(&format!("/kv/{key}"));
         let expected = if key == 7 { 404 } else { 200 };
         assert_eq!(answer.status, expected, "{key}: {}", answer.text());
+    }
+}
+
+/// Killed before each of its calls in turn, a repair is begun again, and finishes with every row that could be read.
+#[test]
+fn a_repair_that_was_killed_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let [damaged, place] = ["damaged", "store"].map(|name| directory.path().join(name));
+    let library = library(directory.path());
+    let server = Server::start(&format!("file:{}?segment=64KiB", damaged.display()), &[]);
+    let mut client = server.client();
+    for key in 0..60 {
+        let value = format!("value of {key}, {}", "and so on ".repeat(400));
+        assert_eq!(client.put(&format!("/kv/{key}"), value.as_bytes()).status, 201);
+    }
+    server.kill();
+    let file = oldest(&damaged);
+    let mut bytes = fs::read(&file).unwrap();
+    let at = memchr::memmem::find(&bytes, b"value of 7,").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    for call in 1.. {
+        let _ = fs::remove_dir_all(&place);
+        fs::create_dir(&place).unwrap();
+        for file in fs::read_dir(&damaged).unwrap().map(Result::unwrap) {
+            fs::copy(file.path(), place.join(file.file_name())).unwrap();
+        }
+        let url = format!("file:{}?segment=64KiB", place.display());
+        let mut repair = weir();
+        repair.args(["store", "repair", &url]).env("LD_PRELOAD", &library).env("WEIR_DISK_DIR", &place);
+        let killed = repair.env("WEIR_DISK_FAIL", format!("{call}:0:1:0")).output().unwrap().status;
+        let (code, text) = store("repair", &url);
+        assert_eq!(code, Some(0), "call {call}: {text}");
+        let (code, text) = store("check", &url);
+        assert!(code == Some(0) && text.contains("59 rows"), "call {call}: {text}");
+        if killed.signal().is_none() {
+            assert!(killed.success() && call > 10, "call {call}: {killed}");
+            return;
+        }
     }
 }
