@@ -69,6 +69,9 @@ for need in "$@"; do
             has_program chromium || packages+=(chromium)
             has_program chromedriver || packages+=(chromium-driver)
             ;;
+        prometheus)
+            has_program prometheus && has_program promtool || packages+=(prometheus)
+            ;;
         etcd) has_program etcd || packages+=(etcd-server) ;;
         openssl | wrk | valgrind | slowhttptest) has_program "$need" || packages+=("$need") ;;
         *) fail "setup.sh does not know $need" ;;
@@ -90,6 +93,7 @@ for package in "${packages[@]}"; do
     case $package in
         postgresql) runs postgres || idle+=(postgres:postgresql) ;;
         mariadb-server) runs mariadbd || runs mysqld || idle+=(mariadbd:mariadb) ;;
+        prometheus) runs prometheus || idle+=(prometheus:prometheus) ;;
         nginx-light) runs nginx || idle+=(nginx:nginx) ;;
         redis-server | webdis | haproxy) runs "$package" || idle+=("$package:$package") ;;
         etcd-server) runs etcd || idle+=(etcd:etcd) ;;

@@ -1,29 +1,9 @@
 //! The dashboard in a real browser: what it shows agrees with `/stats`, in light, dark and on a phone, and it asks nobody else.
 
 use crate::browser::Browser;
-use crate::support::{Server, postgres, until, weir};
+use crate::support::{Load, Server, postgres, until};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
-
-/// `weir load` until it is dropped.
-struct Load(Child);
-
-impl Load {
-    fn start(server: &Server, flags: &[&str]) -> Load {
-        let url = format!("http://{}", server.address);
-        let mut command = weir();
-        command.args(["load", "--quiet", "--warmup", "0s", "--window", "10m"]).args(flags).arg(url);
-        Load(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Where screenshots are kept, if anybody wants to see them.
 fn pictures() -> Option<PathBuf> {

@@ -26,6 +26,7 @@ mod open_loop;
 mod outputs;
 mod peers;
 mod power_loss;
+mod prometheus;
 mod reference;
 mod register;
 mod repair;

@@ -132,6 +132,26 @@ pub(crate) fn weir() -> Command {
     command
 }
 
+/// `weir load` until it is dropped.
+pub(crate) struct Load(Child);
+
+impl Load {
+    /// Asks `server` until then.
+    pub(crate) fn start(server: &Server, flags: &[&str]) -> Load {
+        let url = format!("http://{}", server.address);
+        let mut command = weir();
+        command.args(["load", "--quiet", "--warmup", "0s", "--window", "10m"]).args(flags).arg(url);
+        Load(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Tries again until it holds.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + PATIENCE;
