@@ -25,7 +25,7 @@
   const count = known(x => scaled(x, 1000, ['', ' k', ' M', ' G', ' T'], x => x.toFixed(x >= 99.95 ? 0 : 1)));
   const bytes = known(x => scaled(x, 1024, [' B', ' KiB', ' MiB', ' GiB', ' TiB']));
   const perSecond = known(x => count(x) + '/s');
-  const time = known(x => x < 1 ? scaled(x * 1e6, 1000, [' µs', ' ms', ' s']) : digits(x) + ' s');
+  const time = known(x => x < 1 ? scaled(x * 1e6, 1000, [' µs', ' ms', ' s']) : trimmed(digits(x)) + ' s');
   // What is not all, and not nothing, is not shown as such.
   const percent = known(x => x > 0 && x < 0.0005 ? '< 0.1 %' : x < 1 && x >= 0.9995 ? '> 99.9 %' :
     trimmed((100 * x).toFixed(1)) + ' %');
