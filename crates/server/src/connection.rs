@@ -3,6 +3,7 @@
 //! Requests that arrived together are answered together: one read, one write. A hit of the cache is answered without
 //! waiting for anything.
 
+use super::access_log::Bytes;
 use super::error::Failure;
 use super::faults::FaultGuard;
 use super::head::refuse;
@@ -146,6 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.method = request.method;
         request.keep_alive &= !self.wire.worker.is_draining();
         let head_bytes = head.bytes;
+        let before = self.wire.bytes();
         // Now, so that nothing is moved under the cache's lock.
         self.wire.output.reserve(2 * LOCKED_BYTES_MAX);
         let is_lab = options.faults.is_some();
@@ -192,10 +194,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         [("cache", Some(request.started.elapsed())), ("queue", None), ("store", None)]
                     });
                     let answer = Answer::Row { row, condition: condition.clone(), served: Served::Hit };
+                    request.entry = self.wire.worker.entry(&head, before);
                     Task::Send(request, answer, timing)
                 }
                 Ok(status) => {
-                    self.wire.worker.metrics.counted(request.method, status);
+                    let worker = &self.wire.worker;
+                    worker.metrics.counted(request.method, status);
+                    if let Some(recorder) = worker.recorder.as_ref().filter(|recorder| recorder.samples()) {
+                        request.entry = Some(recorder.entry(&head, true, before));
+                        let head = Bytes { read: head_bytes as u64, written: 0 };
+                        recorder.record(&request, status, Some(Served::Hit), None, self.wire.bytes() + head);
+                    }
                     self.wire.answered_at_once += 1;
                     Task::Answered(request.keep_alive)
                 }
@@ -203,6 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.wire.input.advance(head_bytes);
             return task;
         }
+        request.entry = self.wire.worker.entry(&head, before);
         let task = match routed {
             Ok(action) => Task::Perform(request, action.owned()),
             Err(failure) => Task::Refused(request, failure),
@@ -348,8 +358,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
         let keep_alive = request.keep_alive && !failure.closes;
         let persistence = if keep_alive { request.persistence() } else { Some("close") };
-        write_failure(&mut self.wire.output, failure, persistence, request.method == Some(Method::Head));
-        self.wire.worker.metrics.answered(request.method, failure.status, request.started.elapsed());
+        let is_head = request.method == Some(Method::Head);
+        write_failure(&mut self.wire.output, failure, persistence, is_head, request.id());
+        self.answered(request, failure.status, None, Some(failure));
         keep_alive
     }
 
@@ -419,7 +430,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 *status
             }
         };
-        self.wire.worker.metrics.answered(request.method, status, request.started.elapsed());
+        let served = match answer {
+            Answer::Row { served, .. } => Some(*served),
+            Answer::Made { .. } | Answer::Page { .. } => None,
+        };
+        self.answered(request, status, served, None);
         Ok(request.keep_alive)
+    }
+
+    /// Counts and logs an answer.
+    fn answered(&self, request: &Request, status: u16, served: Option<Served>, failure: Option<&Failure>) {
+        let worker = &self.wire.worker;
+        worker.metrics.answered(request.method, status, request.started.elapsed());
+        if let Some(recorder) = &worker.recorder {
+            recorder.record(request, status, served, failure, self.wire.bytes());
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! of its own on the same port; the kernel spreads the connections over them, and a connection stays where it is.
 
 pub mod tiered;
+mod access_log;
 mod connection;
 mod routes;
 mod list;
@@ -30,17 +31,20 @@ mod metrics;
 mod prefixes;
 mod dashboard;
 
+pub use access_log::AccessLog;
 pub use compat::{COMPAT_APIS, CompatApi, CompatListener, find as find_compat};
 pub use listen::{Address, Listen};
 pub use tls::Tls;
 
 use crate::tiered::Tiers;
+use access_log::{Bytes, Entry, Recorder};
 use budget::Budget;
 use compat::CompatState;
 use compute::{Full, Pool};
 use connection::Connection;
 use faults::Faults;
 use hosts::Hosts;
+use http1::request::Head;
 use kv::VALUE_BYTES_MAX;
 use kv::faults::FaultInjector;
 use listen::{Bound, Socket, SocketFile};
@@ -48,7 +52,7 @@ use metrics::{Metrics, WorkerMetrics};
 use parking_lot::Mutex;
 use pauses::Pauses;
 use std::io;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -103,6 +107,8 @@ pub struct Options {
     pub memory_budget: usize,
     /// Most connections; more are answered 503 and closed. Fewer where the limit of open files leaves no room for them.
     pub connections: usize,
+    /// Where requests are logged.
+    pub access_log: Option<Arc<AccessLog>>,
     /// Whether every answer carries `Server-Timing`.
     pub timing: bool,
     /// How long a drain waits for what is in flight.
@@ -211,6 +217,7 @@ struct Worker {
     timeouts: Rc<TimeoutChecker>,
     spare: Spare,
     pauses: Pauses,
+    recorder: Option<Recorder>,
 }
 
 impl Sockets {
@@ -362,7 +369,11 @@ fn room_within(files: u64, connections: usize) -> usize {
 /// Accepts until the server drains, then waits for the connections to end.
 async fn serve(worker: Rc<Worker>, listeners: Vec<Listener>) {
     let timeouts = Rc::clone(&worker.timeouts);
-    tokio::task::spawn_local(check_timeouts(timeouts, worker.shared.draining.subscribe()));
+    tokio::task::spawn_local(check_timeouts(
+        Rc::downgrade(&worker),
+        timeouts,
+        worker.shared.draining.subscribe(),
+    ));
     let accepting: Vec<_> =
         listeners.into_iter().map(|of| tokio::task::spawn_local(accept(Rc::clone(&worker), of))).collect();
     for task in accepting {
@@ -399,8 +410,12 @@ async fn accept(worker: Rc<Worker>, Listener { socket, interface }: Listener) {
     }
 }
 
-/// Checks the timeouts and renews the date, for as long as the worker runs.
-async fn check_timeouts(timeouts: Rc<TimeoutChecker>, mut draining: watch::Receiver<bool>) {
+/// Checks the timeouts, renews the date and hands the lines of the access log on, for as long as the worker runs.
+async fn check_timeouts(
+    worker: Weak<Worker>,
+    timeouts: Rc<TimeoutChecker>,
+    mut draining: watch::Receiver<bool>,
+) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(timeouts.interval) => timeouts.check(Instant::now()),
@@ -408,6 +423,9 @@ async fn check_timeouts(timeouts: Rc<TimeoutChecker>, mut draining: watch::Recei
             _ = draining.wait_for(|draining| *draining), if !timeouts.draining.get() => timeouts.drain(),
         }
         reply::renew_date();
+        if let Some(recorder) = worker.upgrade().as_ref().and_then(|worker| worker.recorder.as_ref()) {
+            recorder.hand_on();
+        }
     }
 }
 
@@ -495,7 +513,7 @@ fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface)
             let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
                 .not_applied()
                 .with("Retry-After", "1");
-            reply::write_failure(&mut refusal, &failure, Some("close"), false);
+            reply::write_failure(&mut refusal, &failure, Some("close"), false, None);
         }
         Interface::Compat(_) => compat::refuse_connection(&mut refusal),
     }
@@ -535,7 +553,13 @@ impl Worker {
     fn new(shared: Arc<Shared>, metrics: Arc<WorkerMetrics>) -> Worker {
         let shortest = shared.options.idle_timeout.min(shared.options.head_timeout);
         let timeouts = Rc::new(TimeoutChecker::new(shortest));
-        Worker { shared, metrics, timeouts, spare: Spare::default(), pauses: Pauses::default() }
+        let recorder = shared.options.access_log.clone().map(Recorder::new);
+        Worker { shared, metrics, timeouts, spare: Spare::default(), pauses: Pauses::default(), recorder }
+    }
+
+    /// What the access log, where there is one, needs of a request.
+    fn entry(&self, head: &Head<'_, '_>, before: Bytes) -> Option<Box<Entry>> {
+        self.recorder.as_ref().map(|recorder| recorder.entry(head, recorder.samples(), before))
     }
 
     fn is_draining(&self) -> bool {

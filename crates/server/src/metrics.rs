@@ -172,6 +172,10 @@ fn collect(worker: &Worker) -> Samples {
         collect_shard(&mut page, tiered, metrics.sum(|worker| &worker.hits[index]));
     }
     page.shard.clear();
+    if let Some(log) = &options.access_log {
+        page.number("weir_access_log_lines_total", "", log.lines.get() as f64);
+        page.number("weir_access_log_dropped_total", "", log.dropped.get() as f64);
+    }
     page.number("weir_draining", "", f64::from(worker.is_draining()));
     page.number("weir_uptime_seconds", "", metrics.started.elapsed().as_secs_f64());
     page
@@ -356,6 +360,11 @@ const HELP: &[(&str, &str)] = &[
     ("weir_compute_queued", "Computations that wait for a thread."),
     ("weir_compute_busy_seconds_total", "Time in computations, over all threads."),
     ("weir_compute_queue_seconds", "A computation in the queue."),
+    ("weir_access_log_lines_total", "Lines handed to the writer of the access log."),
+    (
+        "weir_access_log_dropped_total",
+        "Lines that are not in the access log: too many, or they could not be written.",
+    ),
     ("weir_draining", "Whether the server is shutting down."),
     ("weir_uptime_seconds", "Since the start."),
 ];

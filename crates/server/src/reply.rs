@@ -3,6 +3,7 @@
 //! Pure but for the clock of the `Date` field.
 
 use super::dashboard;
+use super::access_log::Entry;
 use super::error::Failure;
 use super::head::ReadCondition;
 use crate::tiered::Served;
@@ -23,6 +24,8 @@ pub(super) struct Request {
     pub(super) is_http10: bool,
     pub(super) expects_continue: bool,
     pub(super) started: Instant,
+    /// Where requests are logged, and the head was read.
+    pub(super) entry: Option<Box<Entry>>,
 }
 
 impl Request {
@@ -35,6 +38,7 @@ impl Request {
             is_http10: head.is_http10,
             expects_continue: head.expect_continue,
             started,
+            entry: None,
         }
     }
 
@@ -48,7 +52,13 @@ impl Request {
             is_http10: false,
             expects_continue: false,
             started,
+            entry: None,
         }
+    }
+
+    /// What the access log calls it.
+    pub(super) fn id(&self) -> Option<&str> {
+        self.entry.as_deref().map(Entry::id)
     }
 
     /// What the answer's `Connection` has to say.
@@ -258,15 +268,20 @@ pub(super) fn write_data_head(
     writer.end_with_length(body_bytes as u64);
 }
 
-/// Appends the answer to a request that failed.
+/// Appends the answer to a request that failed; `id` is what the access log calls it.
 pub(super) fn write_failure(
     output: &mut Vec<u8>,
     failure: &Failure,
     persistence: Option<&'static str>,
     is_head: bool,
+    id: Option<&str>,
 ) {
     let body = failure.body();
     let writer = start(output, failure.status, persistence).lines(NO_CACHE);
+    let writer = match id {
+        None => writer,
+        Some(id) => writer.field("X-Request-Id", id.as_bytes()),
+    };
     failure.write_head(writer, body.len());
     if !is_head {
         output.extend_from_slice(&body);

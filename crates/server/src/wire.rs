@@ -4,6 +4,7 @@
 //! bytes of a request. What the bytes mean is decided in `connection` for the plain interface, in `compat` for the others.
 
 use super::Worker;
+use super::access_log::Bytes;
 use super::budget::{Reservation, UNCOUNTED_BYTES_MAX};
 use super::error::Failure;
 use super::reply::Request;
@@ -45,6 +46,9 @@ pub(super) struct Wire<S> {
     pub(super) output: Vec<u8>,
     /// How many of them are to requests that were answered as they came. Their time is counted when they are sent.
     pub(super) answered_at_once: u64,
+    /// How many bytes were read and written so far.
+    read: u64,
+    written: u64,
     /// When the input grew last.
     pub(super) arrived: Instant,
     idle: Duration,
@@ -90,6 +94,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             input: BytesMut::new(),
             output: Vec::new(),
             answered_at_once: 0,
+            read: 0,
+            written: 0,
             arrived: Instant::now(),
             idle,
         }
@@ -194,7 +200,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         match read {
             Ok(Ok(0)) if !is_idle => Err(End::Cut),
             Ok(Ok(0) | Err(_)) => Err(End::Gone),
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(bytes)) => {
+                self.read += bytes as u64;
+                Ok(())
+            }
             Err(end) => Err(end),
         }
     }
@@ -206,6 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
         let mut reservation = self.worker.shared.budget.reservation();
         let result = send(&mut self.stream, &self.worker, &self.output, &mut reservation).await;
+        self.written += self.output.len() as u64;
         self.output.clear();
         if self.output.capacity() > 2 * OUTPUT_BYTES_MAX {
             self.output = Vec::new();
@@ -218,7 +228,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Hands a value to the socket, for which there is a `reservation`.
     pub(super) async fn send(&mut self, value: &[u8], reservation: &mut Reservation<'_>) -> Result<(), End> {
+        self.written += value.len() as u64;
         send(&mut self.stream, &self.worker, value, reservation).await
+    }
+
+    /// The bytes up to where the input is used up and the output is written.
+    pub(super) fn bytes(&self) -> Bytes {
+        Bytes { read: self.read - self.input.len() as u64, written: self.written + self.output.len() as u64 }
     }
 
     /// Lets the peer read the last answer: closing with unread input would reset the connection under it.

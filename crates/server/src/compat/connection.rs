@@ -106,7 +106,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             None => Err(Reply::empty(400)),
         };
         // What follows a request that is not read to its end is none.
-        let request = Request { keep_alive: request.keep_alive && call.is_ok(), ..request };
+        let entry = self.wire.worker.entry(&head, self.wire.bytes());
+        let request = Request { keep_alive: request.keep_alive && call.is_ok(), entry, ..request };
         let head_bytes = head.bytes;
         self.wire.input.advance(head_bytes);
         Some((request, call))
@@ -168,6 +169,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let is_head = request.method == Some(Method::Head);
         reply.write(&mut self.wire.output, api, keep_alive, is_head);
         worker.metrics.answered(request.method, reply.status, request.started.elapsed());
+        if let Some(recorder) = &worker.recorder {
+            recorder.record(request, reply.status, None, None, self.wire.bytes());
+        }
         keep_alive
     }
 }

@@ -151,6 +151,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_DRAIN", default_value = "30s")]
     pub(super) drain: Span,
 
+    /// Log requests to this file, or - for standard output: a JSON object a line, with the key, without values and tokens
+    /// (docs/operations.md). A file that is moved away is opened again
+    #[arg(long, value_name = "FILE|-", env = "WEIR_ACCESS_LOG")]
+    pub(super) access_log: Option<PathBuf>,
+
+    /// Part of the requests in the access log, as in 0.01. Failures are always logged
+    #[arg(long, value_name = "PART", env = "WEIR_ACCESS_LOG_SAMPLE", default_value = "1", value_parser = part)]
+    pub(super) access_log_sample: f64,
+
+    /// Maximum number of lines of the access log in a second; more are dropped and counted
+    #[arg(long, value_name = "N", env = "WEIR_ACCESS_LOG_RATE", default_value = "10000")]
+    pub(super) access_log_rate: u32,
+
     /// Add a Server-Timing header to successful answers under /kv
     #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) timing: bool,
@@ -233,6 +246,11 @@ fn at_least_one() -> RangedU64ValueParser<usize> {
 fn positive(text: &str) -> Result<Duration, String> {
     let Span(time) = text.parse()?;
     if time.is_zero() { Err("it has to be longer; hint: write it as in 10s".into()) } else { Ok(time) }
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    let part = text.parse().ok().filter(|part| (0.0..=1.0).contains(part));
+    part.ok_or_else(|| "it is no part of all; hint: write a number from 0 to 1, as in 0.01".into())
 }
 
 fn value_bytes(text: &str) -> Result<usize, String> {

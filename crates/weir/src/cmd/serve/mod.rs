@@ -1,5 +1,6 @@
 //! `weir serve`: flags, environment and file become a running server.
 
+mod access_log;
 mod args;
 mod logger;
 mod memory;
@@ -30,7 +31,12 @@ const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 }
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let plan = plan(args)?;
     logger::start()?;
+    let (log, path) = (plan.access_log.as_ref(), plan.args.access_log.as_ref());
+    let writer = log.zip(path).map(|(log, path)| access_log::start(log, path)).transpose()?;
     let served = serve(&plan);
+    if let Some(writer) = writer {
+        writer.finish();
+    }
     log::logger().flush();
     served
 }

@@ -6,7 +6,7 @@ use kv::Error;
 use kv::faults::{FaultInjector, FaultSpec};
 use kv::units::Size;
 use server::tiered::SHARDS_MAX;
-use server::{CompatListener, Options, Tls};
+use server::{AccessLog, CompatListener, Options, Tls};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ pub(super) struct Plan {
     pub(super) memory_budget: usize,
     pub(super) faults: Option<Arc<FaultInjector>>,
     pub(super) tls: Option<Arc<Tls>>,
+    pub(super) access_log: Option<Arc<AccessLog>>,
 }
 
 /// The caller's mistake, and what to do about it.
@@ -88,7 +89,9 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     };
     // Every server with --lab has an injector, also without faults at the start.
     let faults = lab.then(|| Arc::new(FaultInjector::new(faults)));
-    Ok(Plan { args, store_urls, memory_budget, faults, tls })
+    let log = || Arc::new(AccessLog::new(args.access_log_sample, args.access_log_rate));
+    let access_log = args.access_log.is_some().then(log);
+    Ok(Plan { args, store_urls, memory_budget, faults, access_log, tls })
 }
 
 impl Plan {
@@ -113,6 +116,7 @@ impl Plan {
             value_bytes: args.value_bytes,
             memory_budget: self.memory_budget,
             connections: args.connections,
+            access_log: self.access_log.clone(),
             timing: args.timing,
             drain: args.drain.0,
             idle_timeout: args.idle_timeout,
@@ -309,6 +313,7 @@ mod tests {
             (&["--host", "weir.example:80"], "'weir.example:80' for '--host <NAME>': it is no host"),
             (&["--host", "http://weir.example"], "it is no host"),
             (&["--host", ""], "--host"),
+            (&["--access-log", "-", "--access-log-sample", "1.5"], "it is no part of all"),
             (&["--store-timeout", "5"], "a duration is a number with"),
         ] {
             let failure = planned(flags).expect_err(&format!("{flags:?}"));

@@ -1,0 +1,180 @@
+//! The configurations of proxies in packaging/proxies, with real proxies: what they pass on, refuse, keep, and send once.
+
+use crate::support::{Client, Server, until};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const PROXIES: [&str; 3] = ["nginx", "haproxy", "varnishd"];
+
+/// A proxy in a process of its own; ended when dropped.
+struct Proxy {
+    child: Child,
+    address: SocketAddr,
+    _directory: tempfile::TempDir,
+}
+
+impl Proxy {
+    /// Starts `program` by its file, in front of `server`.
+    fn start(program: &str, server: SocketAddr) -> Proxy {
+        let directory = tempfile::tempdir().unwrap();
+        // Free a moment ago; these programs cannot choose one themselves.
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let file = match program {
+            "nginx" => "nginx.conf",
+            "haproxy" => "haproxy.cfg",
+            _ => "varnish.vcl",
+        };
+        let text = fs::read_to_string(format!("../../packaging/proxies/{file}")).unwrap();
+        let text = match program {
+            "varnishd" => text.replace("\"8080\"", &format!("\"{}\"", server.port())),
+            _ => text.replace("127.0.0.1:8080", &server.to_string()),
+        };
+        let text = text.replace("127.0.0.1:8443", &address.to_string());
+        let path = directory.path().join(file);
+        fs::write(&path, text).unwrap();
+        let mut command = Command::new(program);
+        match program {
+            "nginx" => command.args(["-e", "stderr", "-g", "daemon off;", "-p", ".", "-c", file]),
+            "haproxy" => command.args(["-db", "-f", file]),
+            _ => command
+                .args(["-F", "-j", "none", "-s", "default,32m", "-n"])
+                .arg(directory.path().join("work"))
+                .args(["-a", &address.to_string(), "-f"])
+                .arg(&path),
+        };
+        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
+        let command = command.env("PATH", path).current_dir(directory.path());
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.unwrap_or_else(|error| panic!("{program}: {error}; scripts/setup.sh installs it"));
+        let proxy = Proxy { child, address, _directory: directory };
+        until(program, || Client::connect(proxy.address).is_ok());
+        proxy
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.address).unwrap()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // SIGTERM: these programs have processes of their own to end.
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn values_pass_and_what_is_too_large_or_not_for_all_does_not() {
+    for program in PROXIES {
+        let server = Server::start("memory:", &[]);
+        let proxy = Proxy::start(program, server.address);
+        let mut client = proxy.client();
+        until("its check of weir", || proxy.client().get("/readyz").status == 200);
+        // Keys with escapes, slashes in a row and letters of both cases.
+        for path in ["/kv/a%2Fb", "/kv/a//b", "/kv/A%20b", "/kv/%00%FF"] {
+            assert_eq!(proxy.client().put(path, path.as_bytes()).status, 201, "{program} {path}");
+            assert_eq!(client.get(path).text(), path, "{program} {path}");
+            assert_eq!(server.client().get(path).text(), path, "{program} {path}");
+        }
+        let big = vec![b'x'; 8 << 20];
+        assert_eq!(proxy.client().put("/kv/big", &big).status, 201, "{program}");
+        assert!(client.get("/kv/big").body == big, "{program}");
+        let larger = vec![b'x'; (8 << 20) + 1];
+        // It may close before all is sent.
+        if let Ok(answer) = proxy.client().ask("PUT", "/kv/larger", &[], &larger) {
+            assert_eq!(answer.status, 413, "{program}");
+        }
+        assert_eq!(server.client().get("/kv/larger").status, 404, "{program}");
+        for path in ["/metrics", "/stats", "/dashboard"] {
+            assert_eq!(client.get(path).status, 403, "{program} {path}");
+        }
+        let tag = client.get("/kv/A%20b").header("etag").unwrap().to_owned();
+        let same = client.ask("GET", "/kv/A%20b", &[("If-None-Match", &tag)], b"").unwrap();
+        assert_eq!(same.status, 304, "{program}");
+        let failed = proxy.client().ask("PUT", "/kv/A%20b", &[("If-Match", "\"0\"")], b"x").unwrap();
+        assert_eq!((failed.status, failed.header("weir-outcome")), (412, Some("not-applied")), "{program}");
+        drop(server);
+        until("an answer for a lost server", || {
+            let answer = proxy.client().get("/kv/a%2Fb");
+            // Varnish answers 503, too: it never uses a value without asking.
+            matches!(answer.status, 502 | 503)
+        });
+    }
+}
+
+/// What changed is never answered from a proxy's memory, and what did not is: weir sends no value then.
+#[test]
+fn a_cache_in_front_asks_before_it_answers() {
+    let server = Server::start("memory:", &["--timing"]);
+    let proxy = Proxy::start("varnishd", server.address);
+    let mut client = proxy.client();
+    until("its check of weir", || proxy.client().get("/readyz").status == 200);
+    for round in 0..20 {
+        let value = format!("{round}").repeat(1000);
+        server.client().put("/kv/a", value.as_bytes());
+        assert!(client.get("/kv/a").text() == value, "round {round}");
+        assert!(client.get("/kv/a").text() == value, "round {round}");
+        let none = proxy.client().ask("DELETE", "/kv/a", &[], b"").unwrap();
+        assert_eq!((none.status, client.get("/kv/a").status), (204, 404), "round {round}");
+    }
+    server.client().put("/kv/a", b"kept");
+    (0..10).for_each(|_| assert_eq!(client.get("/kv/a").text(), "kept"));
+    let stats = server.client().stats();
+    let not_modified = stats["weir_http_requests_total{method=\"GET\",code=\"304\"}"].as_f64();
+    assert!(not_modified >= Some(9.0), "{stats}");
+}
+
+/// A server that reads whole requests, answers the first of each connection, and closes at the second; how many it read of `method`.
+fn treacherous(method: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, count) = (stream.unwrap(), Arc::clone(&counted));
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(bytes @ 1..) = stream.read(&mut buffer) {
+                    let text = String::from_utf8_lossy(&buffer[..bytes]).into_owned();
+                    if text.starts_with(method) {
+                        count.fetch_add(1, Relaxed);
+                        return;
+                    }
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+                }
+            });
+        }
+    });
+    (address, count)
+}
+
+#[test]
+fn a_write_without_an_answer_is_sent_once() {
+    for program in PROXIES {
+        for method in ["PUT", "DELETE"] {
+            let (address, count) = treacherous(method);
+            let proxy = Proxy::start(program, address);
+            until("its check of weir", || proxy.client().get("/readyz").status == 200);
+            // A connection to the server that is kept, and breaks at the write.
+            let mut client = proxy.client();
+            for _ in 0..3 {
+                assert_eq!(client.get("/kv/a").status, 200, "{program}");
+            }
+            let answer = client.ask(method, "/kv/a", &[], b"");
+            assert!(answer.as_ref().map_or(true, |answer| answer.status >= 500), "{program}: {answer:?}");
+            // Whether another comes is seen at the latest when later requests have come.
+            for _ in 0..3 {
+                until("the next answer", || proxy.client().get("/kv/b").status == 200);
+            }
+            assert_eq!(count.load(Relaxed), 1, "{program} {method}");
+        }
+    }
+}
