@@ -40,7 +40,7 @@ truth: ## measure targets whose limit is imposed, and score the lab's verdicts o
 
 # Most tests wait: for servers, windows and disks. So there are more threads than cores.
 test: lint ## all tests, with a real PostgreSQL, a real MariaDB, proxies, and the peers of experiments/peers.toml
-	@scripts/setup.sh cc openssl postgresql mariadb nginx haproxy redis webdis etcd chromium prometheus
+	@scripts/setup.sh cc openssl postgresql mariadb nginx haproxy redis webdis etcd chromium prometheus systemd
 	@ledger=$$(mktemp) && trap 'rm -f "$$ledger"' EXIT && \
 	WEIR_TEST_LEDGER=$$ledger RUST_TEST_THREADS=$$((2 * $$(nproc) + 1)) cargo test --workspace --locked && \
 	sort -u "$$ledger" | awk '{ ran[$$1]++; if (!known[$$1, $$2]++) versions[$$1] = versions[$$1] " " $$2 } END { \

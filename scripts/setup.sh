@@ -72,6 +72,7 @@ for need in "$@"; do
         prometheus)
             has_program prometheus && has_program promtool || packages+=(prometheus)
             ;;
+        systemd) has_program systemd-socket-activate || packages+=(systemd) ;;
         etcd) has_program etcd || packages+=(etcd-server) ;;
         openssl | wrk | valgrind | slowhttptest) has_program "$need" || packages+=("$need") ;;
         *) fail "setup.sh does not know $need" ;;

@@ -33,7 +33,7 @@ mod dashboard;
 
 pub use access_log::AccessLog;
 pub use compat::{COMPAT_APIS, CompatApi, CompatListener, find as find_compat};
-pub use listen::{Address, Listen};
+pub use listen::{Address, Listen, PassedSocket};
 pub use tls::Tls;
 
 use crate::tiered::Tiers;
@@ -221,10 +221,10 @@ struct Worker {
 }
 
 impl Sockets {
-    /// Binds them to the addresses of `options`.
-    pub fn bind(options: &Options) -> io::Result<Sockets> {
-        let bind = |listen| listen::bind(listen, options.workers.max(1));
-        let plain = options.listen.iter().map(bind).collect::<io::Result<_>>()?;
+    /// Binds them to the addresses of `options`. What was `passed` for one of them is taken instead; the others stay there.
+    pub fn bind(options: &Options, passed: &mut Vec<PassedSocket>) -> io::Result<Sockets> {
+        let mut bind = |listen| listen::bind(listen, options.workers.max(1), passed);
+        let plain = options.listen.iter().map(&mut bind).collect::<io::Result<_>>()?;
         let compat = options.compat.iter().map(|at| bind(&at.listen)).collect::<io::Result<_>>()?;
         Ok(Sockets { plain, compat })
     }
@@ -308,6 +308,12 @@ impl Server {
     /// Reads the files of certificates again, now; false if there are none.
     pub fn reload(&self) -> bool {
         self.shared.options.tls.is_some() && self.reload.send(()).is_ok()
+    }
+
+    /// How often each worker has checked its timeouts, which it does several times a second.
+    pub fn worker_checks(&self) -> impl Fn() -> Vec<u64> + Send + use<> {
+        let workers = self.shared.metrics.workers.clone();
+        move || workers.iter().map(|worker| worker.checks.get()).collect()
     }
 
     /// Stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
@@ -410,7 +416,7 @@ async fn accept(worker: Rc<Worker>, Listener { socket, interface }: Listener) {
     }
 }
 
-/// Checks the timeouts, renews the date and hands the lines of the access log on, for as long as the worker runs.
+/// Checks the timeouts, counts that, renews the date and hands the lines of the access log on, for as long as the worker runs.
 async fn check_timeouts(
     worker: Weak<Worker>,
     timeouts: Rc<TimeoutChecker>,
@@ -423,7 +429,9 @@ async fn check_timeouts(
             _ = draining.wait_for(|draining| *draining), if !timeouts.draining.get() => timeouts.drain(),
         }
         reply::renew_date();
-        if let Some(recorder) = worker.upgrade().as_ref().and_then(|worker| worker.recorder.as_ref()) {
+        let Some(worker) = worker.upgrade() else { return };
+        worker.metrics.checks.add(1);
+        if let Some(recorder) = &worker.recorder {
             recorder.hand_on();
         }
     }

@@ -114,14 +114,54 @@ impl FromStr for Listen {
 pub(super) struct Bound {
     pub(super) address: Address,
     pub(super) sockets: Vec<Socket>,
-    /// Of a Unix socket.
+    /// Of a Unix socket that was made here.
     pub(super) file: Option<SocketFile>,
+    is_passed: bool,
 }
 
 /// A socket that connections are accepted from.
+#[derive(Debug)]
 pub(super) enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener),
+}
+
+/// A listening socket that another process made, as a service manager does.
+#[derive(Debug)]
+pub struct PassedSocket {
+    address: Address,
+    socket: Socket,
+}
+
+impl PassedSocket {
+    /// A socket of an IP address.
+    pub fn tcp(socket: TcpListener) -> io::Result<PassedSocket> {
+        socket.set_nonblocking(true)?;
+        Ok(PassedSocket { address: Address::Tcp(socket.local_addr()?), socket: Socket::Tcp(socket) })
+    }
+
+    /// A socket with a path.
+    pub fn unix(socket: UnixListener) -> io::Result<PassedSocket> {
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        let path = address.as_pathname().ok_or(io::ErrorKind::Unsupported)?;
+        Ok(PassedSocket { address: Address::Unix(path.to_owned()), socket: Socket::Unix(socket) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// All workers accept from it.
+    fn share(self, workers: usize) -> io::Result<Bound> {
+        let copy = |_| match &self.socket {
+            Socket::Tcp(socket) => socket.try_clone().map(Socket::Tcp),
+            Socket::Unix(socket) => socket.try_clone().map(Socket::Unix),
+        };
+        let sockets = (0..workers).map(copy).collect::<io::Result<_>>()?;
+        Ok(Bound { address: self.address, sockets, file: None, is_passed: true })
+    }
 }
 
 /// The path of a Unix socket. It is removed with this, if it is still that socket's.
@@ -139,12 +179,18 @@ impl Drop for SocketFile {
     }
 }
 
-/// Binds `workers` sockets to each address of `listen`. They do not listen yet.
-pub(super) fn bind(listen: &Listen, workers: usize) -> io::Result<Vec<Bound>> {
+/// Binds `workers` sockets to each address of `listen`, or takes the one that was `passed` for it. They do not listen yet.
+pub(super) fn bind(
+    listen: &Listen,
+    workers: usize,
+    passed: &mut Vec<PassedSocket>,
+) -> io::Result<Vec<Bound>> {
     let mut bound = Vec::new();
     let mut unavailable = None;
     for address in &listen.addresses {
+        let of_address = passed.iter().position(|passed| passed.address == *address);
         let made = match address {
+            _ if let Some(index) = of_address => passed.swap_remove(index).share(workers),
             Address::Tcp(address) => bind_tcp(*address, workers),
             Address::Unix(path) => bind_unix(path, workers),
         };
@@ -167,7 +213,7 @@ impl Bound {
     /// Begins to listen. Clients that come earlier are refused.
     pub(super) fn listen(&self) -> io::Result<()> {
         let listen = || {
-            if let (Address::Tcp(address), 2..) = (&self.address, self.sockets.len()) {
+            if let (Address::Tcp(address), 2.., false) = (&self.address, self.sockets.len(), self.is_passed) {
                 // They share the port with any process. Another may listen there since they were bound, but not when this is
                 // bound.
                 drop(bind_tcp_once(*address, false)?);
@@ -198,7 +244,7 @@ fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<Bound> {
         }
     };
     let sockets = sockets.into_iter().map(Socket::Tcp).collect();
-    Ok(Bound { address: Address::Tcp(address), sockets, file: None })
+    Ok(Bound { address: Address::Tcp(address), sockets, file: None, is_passed: false })
 }
 
 /// Fails where another process listens, unless both share the port.
@@ -223,7 +269,7 @@ fn bind_unix(path: &Path, workers: usize) -> io::Result<Bound> {
     fs::set_permissions(path, fs::Permissions::from_mode(UNIX_MODE))?;
     let copy = |_| Ok(Socket::Unix(socket.as_fd().try_clone_to_owned()?.into()));
     let sockets = (0..workers).map(copy).collect::<io::Result<_>>()?;
-    Ok(Bound { address: Address::Unix(path.to_owned()), sockets, file: Some(file) })
+    Ok(Bound { address: Address::Unix(path.to_owned()), sockets, file: Some(file), is_passed: false })
 }
 
 /// Removes a socket that nobody listens on.
@@ -289,26 +335,26 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listen: Listen = format!("unix:{}", path.display()).parse().unwrap();
-        let first = bind(&listen, 2).unwrap();
+        let first = bind(&listen, 2, &mut Vec::new()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, UNIX_MODE);
         assert_eq!(UnixStream::connect(&path).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         first[0].listen().unwrap();
-        let taken = bind(&listen, 1).map(|_| ()).unwrap_err();
+        let taken = bind(&listen, 1, &mut Vec::new()).map(|_| ()).unwrap_err();
         assert!(taken.to_string().contains("another process listens there"), "{taken}");
         // As a server that was killed leaves it.
         let [mut first] = <[Bound; 1]>::try_from(first).ok().unwrap();
         std::mem::forget(first.file.take());
         drop(first);
         assert!(path.exists());
-        let second = bind(&listen, 1).unwrap();
+        let second = bind(&listen, 1, &mut Vec::new()).unwrap();
         // Somebody else's by now.
         fs::remove_file(&path).unwrap();
         fs::write(&path, "").unwrap();
         drop(second);
         assert!(path.exists());
-        assert!(bind(&listen, 1).is_err(), "a file is not removed");
+        assert!(bind(&listen, 1, &mut Vec::new()).is_err(), "a file is not removed");
         fs::remove_file(&path).unwrap();
-        drop(bind(&listen, 1).unwrap());
+        drop(bind(&listen, 1, &mut Vec::new()).unwrap());
         assert!(!path.exists());
     }
 }

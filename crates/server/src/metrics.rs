@@ -36,6 +36,8 @@ pub(super) struct WorkerMetrics {
     pub(super) shed_connections: Counter,
     /// Which prefixes its keys have.
     pub(super) prefixes: PrefixSampler,
+    /// Times it checked the timeouts.
+    pub(super) checks: Counter,
     /// How long it did not wait for events.
     pub(super) busy: Busy,
     /// TLS handshakes, by [`Handshake`].

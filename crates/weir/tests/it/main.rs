@@ -36,6 +36,7 @@ mod reports;
 mod samplers;
 mod selftest;
 mod serve;
+mod service;
 mod shards;
 mod store_tls;
 mod stores;

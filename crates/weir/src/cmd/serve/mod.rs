@@ -5,6 +5,7 @@ mod args;
 mod logger;
 mod memory;
 mod plan;
+mod service;
 
 pub(crate) use args::Args;
 pub(super) use plan::store_urls;
@@ -15,7 +16,8 @@ use kv::Error;
 use kv::units::Size;
 use plan::{Plan, plan};
 use server::tiered::{Replica, Shard, Tiers};
-use server::{Address, CONNECTION_BYTES_MAX, Server, Sockets};
+use server::{Address, CONNECTION_BYTES_MAX, PassedSocket, Server, Sockets};
+use service::Manager;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -29,11 +31,13 @@ use store::{self, Batching, Kind, replica};
 const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 };
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
+    // Before there are threads: it changes the environment.
+    let passed = service::passed_sockets()?;
     let plan = plan(args)?;
     logger::start()?;
     let (log, path) = (plan.access_log.as_ref(), plan.args.access_log.as_ref());
     let writer = log.zip(path).map(|(log, path)| access_log::start(log, path)).transpose()?;
-    let served = serve(&plan);
+    let served = serve(&plan, passed);
     if let Some(writer) = writer {
         writer.finish();
     }
@@ -41,13 +45,20 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     served
 }
 
-fn serve(plan: &Plan) -> Result<(), Error> {
+fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
+    let manager = Manager::of_environment()?;
     let taken = |error| {
         Error::input(error)
             .hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
     };
     // Before the stores are acquired: each lease costs an epoch.
-    let sockets = Sockets::bind(&plan.options()).map_err(taken)?;
+    let sockets = Sockets::bind(&plan.options(), &mut passed).map_err(taken)?;
+    if let Some(socket) = passed.first() {
+        let what =
+            format!("the service manager passed a socket at {}, which is not in use", socket.address());
+        return Err(Error::input(what).hint("add --listen with this address, or stop the .socket unit"));
+    }
+    manager.tell("STATUS=opening the store");
     let tiers = start_tiers(plan).map_err(|error| store_failure(&error))?;
     if plan.args.acknowledge_early {
         log::warn!("writes are acknowledged before they are committed; they can be lost");
@@ -83,10 +94,13 @@ fn serve(plan: &Plan) -> Result<(), Error> {
         "memory: up to {cache} for the cache, {budget} for request bodies and values on their way, {each} for each \
          connection besides"
     );
+    manager.feed_watchdog(server.worker_checks())?;
+    manager.tell(&format!("READY=1\nSTATUS=serving {}", stores.join(" + ")));
     // It ends without a signal when standard input does.
     let _ = signals.forever().find(|signal| *signal != SIGHUP || !server.reload());
     draining.store(true, Relaxed);
     log::info!("draining for up to {:?}; another signal ends it at once", plan.args.drain.0);
+    manager.tell("STOPPING=1\nSTATUS=draining");
     server.drain();
     Ok(())
 }

@@ -1,0 +1,136 @@
+//! What a service manager sees: states, the watchdog, and sockets that it made itself.
+
+use crate::support::{Client, PATIENCE, Server, until, weir};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{self, UnixDatagram, UnixStream};
+use std::process::{Child, Command, Stdio};
+
+/// The next states that are sent.
+fn states(socket: &UnixDatagram) -> String {
+    let mut buffer = [0; 4096];
+    let bytes = socket.recv(&mut buffer).unwrap();
+    String::from_utf8(buffer[..bytes].to_vec()).unwrap()
+}
+
+#[test]
+fn the_manager_hears_when_the_server_is_ready_and_when_it_stops() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let abstract_name = format!("weir-test-{}", std::process::id());
+    let abstract_address = net::SocketAddr::from_abstract_name(abstract_name.as_bytes()).unwrap();
+    for (socket, place) in [
+        (UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap().to_owned()),
+        (UnixDatagram::bind_addr(&abstract_address).unwrap(), format!("@{abstract_name}")),
+    ] {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut server = Server::start_in("memory:", &[], &[("NOTIFY_SOCKET", place)]).unwrap();
+        assert_eq!(states(&socket), "STATUS=opening the store");
+        assert_eq!(states(&socket), "READY=1\nSTATUS=serving memory:");
+        server.terminate();
+        assert_eq!(states(&socket), "STOPPING=1\nSTATUS=draining");
+        assert_eq!(server.wait().code(), Some(0));
+    }
+    let error = Server::start_in("memory:", &[], &[("NOTIFY_SOCKET", "x".repeat(200))]).err().unwrap();
+    assert!(
+        error.contains("cannot be used") && error.contains("hint: it is the service manager's"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_watchdog_is_fed_while_all_workers_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let environment =
+        [("NOTIFY_SOCKET", path.to_str().unwrap().to_owned()), ("WATCHDOG_USEC", "40000".to_owned())];
+    let server = Server::start_in("memory:", &["--lab"], &environment).unwrap();
+    // More than those that a start could send.
+    for _ in 0..5 {
+        while states(&socket) != "WATCHDOG=1" {}
+    }
+    // A request that stops one of the two workers: nothing is sent until it goes on.
+    let mut client = server.client();
+    assert_eq!(client.ask("PUT", "/inject?worker=3s", &[], b"").unwrap().status, 204);
+    client.send(b"GET /kv/a HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(1))).unwrap();
+    let mut buffer = [0; 64];
+    until("silence", || socket.recv(&mut buffer).is_err());
+    assert!(!client.has_answer(), "the worker was stopped for as long as nothing was sent");
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(client.answer(false).unwrap().status, 404);
+    assert_eq!(states(&socket), "WATCHDOG=1");
+}
+
+/// A server that systemd-socket-activate starts when somebody connects to one of `sockets`.
+struct Activated(Child);
+
+impl Activated {
+    fn new(sockets: &[&str], flags: &[&str]) -> Activated {
+        let mut command = Command::new("systemd-socket-activate");
+        command.args(sockets.iter().map(|socket| format!("--listen={socket}")));
+        command.arg(weir().get_program()).args(["serve", "--store", "memory:"]).args(flags);
+        Activated(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Waits until it listens.
+    fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
+        BufReader::new(self.0.stderr.take().unwrap()).lines().map(Result::unwrap)
+    }
+}
+
+impl Drop for Activated {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An address that was free a moment ago.
+fn free() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn sockets_that_the_manager_made_are_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tcp, path) = (free().to_string(), directory.path().join("socket"));
+    let unix = path.to_str().unwrap().to_owned();
+    let mut activated =
+        Activated::new(&[&tcp, &unix], &["--listen", &tcp, "--listen", &format!("unix:{unix}")]);
+    let mut lines = activated.lines();
+    let listening: Vec<String> = lines.by_ref().take(2).collect();
+    assert!(listening.iter().all(|line| line.starts_with("Listening on ")), "{listening:?}");
+    // The first connection waits while the server starts.
+    let mut client = Client::connect(tcp.parse().unwrap()).unwrap();
+    assert_eq!(client.put("/kv/a", b"1").status, 201);
+    // All workers accept from the same socket.
+    for _ in 0..20 {
+        assert_eq!(Client::connect(tcp.parse().unwrap()).unwrap().get("/kv/a").text(), "1");
+    }
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"GET /kv/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n1"), "{answer}");
+    // The file is the manager's.
+    let pid = rustix::process::Pid::from_child(&activated.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(activated.0.wait().unwrap().code(), Some(0));
+    assert!(path.exists());
+}
+
+#[test]
+fn a_passed_socket_that_no_flag_names_is_refused() {
+    let [passed, named] = [free(), free()].map(|address| address.to_string());
+    let mut activated = Activated::new(&[&passed], &["--listen", &named]);
+    let mut lines = activated.lines();
+    assert!(lines.next().unwrap().starts_with("Listening on "));
+    let _client = Client::connect(passed.parse().unwrap()).unwrap();
+    let error = lines.find(|line| line.starts_with("error: ")).unwrap();
+    assert!(error.contains(&format!("passed a socket at {passed}, which is not in use")), "{error}");
+    assert_eq!(activated.0.wait().unwrap().code(), Some(2));
+}
