@@ -66,6 +66,9 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use wire::{Spare, Wire};
 
+/// Most connections, unless another number is given.
+pub const CONNECTIONS_MAX: usize = 20_000;
+
 /// File descriptors kept for everything that is not a connection. The embedded store alone may hold 900.
 const FILES_SPARE: u64 = 1024;
 
@@ -105,8 +108,9 @@ pub struct Options {
     /// Most bytes of request bodies and of values that are on their way, over all connections; what does not fit is answered
     /// 503.
     pub memory_budget: usize,
-    /// Most connections; more are answered 503 and closed. Fewer where the limit of open files leaves no room for them.
-    pub connections: usize,
+    /// Most connections; more are answered 503 and closed. Fewer where the limit of open files leaves no room for them. Unless given,
+    /// as many as fit, up to [`CONNECTIONS_MAX`].
+    pub connections: Option<usize>,
     /// Where requests are logged.
     pub access_log: Option<Arc<AccessLog>>,
     /// Whether every answer carries `Server-Timing`.
@@ -124,6 +128,8 @@ pub struct Options {
 pub struct Server {
     /// Where it listens.
     pub addresses: Vec<Address>,
+    /// The most connections that are open at once.
+    pub connections: usize,
     /// Its compatibility APIs by name, and where they listen.
     pub compat: Vec<(&'static str, Address)>,
     shared: Arc<Shared>,
@@ -146,6 +152,8 @@ pub struct Sockets {
 /// What all workers share.
 struct Shared {
     options: Options,
+    /// The most that are open at once.
+    connections: usize,
     tiers: Tiers,
     metrics: Metrics,
     budget: Budget,
@@ -232,7 +240,7 @@ impl Sockets {
 
 impl Server {
     /// Listens on the sockets of `options` and serves.
-    pub fn start(mut options: Options, sockets: Sockets, tiers: Tiers) -> io::Result<Server> {
+    pub fn start(options: Options, sockets: Sockets, tiers: Tiers) -> io::Result<Server> {
         debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
         let workers = options.workers.max(1);
         let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
@@ -260,7 +268,7 @@ impl Server {
             }
         }
         // After listening: a port that is taken is all there is to say then.
-        options.connections = make_room(options.connections);
+        let connections = make_room(options.connections);
         let computes = options.faults.is_some() || options.compat.iter().any(|at| at.api.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let metrics = Metrics::new(workers, compute.as_ref().map(|pool| Arc::clone(&pool.meters)));
@@ -271,6 +279,7 @@ impl Server {
         let refused_connections = AtomicUsize::new(0);
         let shared = Arc::new(Shared {
             options,
+            connections,
             tiers,
             metrics,
             budget,
@@ -302,7 +311,7 @@ impl Server {
             failure.recv().map_or(Ok(()), Err)?;
         }
         let reload = start_reloading(&shared)?;
-        Ok(Server { addresses, compat, shared, workers, reload, _socket_files: socket_files })
+        Ok(Server { addresses, connections, compat, shared, workers, reload, _socket_files: socket_files })
     }
 
     /// Reads the files of certificates again, now; false if there are none.
@@ -345,11 +354,12 @@ fn start_reloading(shared: &Arc<Shared>) -> io::Result<mpsc::Sender<()>> {
     Ok(ask)
 }
 
-/// Raises this process's limit of open files, so that `connections` fit into it; how many do.
+/// Raises this process's limit of open files, so that the `given` connections fit into it; how many do.
 ///
 /// A connection without a descriptor would wait without an answer. One above the limit of connections is answered.
-fn make_room(connections: usize) -> usize {
+fn make_room(given: Option<usize>) -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let connections = given.unwrap_or(CONNECTIONS_MAX);
     let wanted = (connections as u64).saturating_add(FILES_SPARE);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(current) = current.filter(|current| *current < wanted) else { return connections };
@@ -357,7 +367,7 @@ fn make_room(connections: usize) -> usize {
     let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum }).is_ok();
     let files = if raised { most } else { current };
     let room = room_within(files, connections);
-    if room < connections {
+    if room < connections && given.is_some() {
         log::warn!(
             "at most {room} of {connections} connections fit into the limit of {files} open files; raise it with \
              `ulimit -Hn`, or ask for no more"
@@ -462,7 +472,7 @@ impl Acceptor {
 fn welcome(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
     let open = &worker.shared.metrics.open_connections;
     worker.metrics.connections.add(1);
-    if open.fetch_add(1, Relaxed) >= worker.shared.options.connections {
+    if open.fetch_add(1, Relaxed) >= worker.shared.connections {
         worker.metrics.shed_connections.add(1);
         open.fetch_sub(1, Relaxed);
         refuse_connection(worker, stream, interface);

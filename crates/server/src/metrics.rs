@@ -124,7 +124,7 @@ fn collect(worker: &Worker) -> Samples {
     let durations = metrics.workers.iter().map(|worker| &worker.duration);
     page.histogram("weir_http_request_duration_seconds", "", durations, 1e6);
     page.number("weir_http_connections", "", metrics.open_connections.load(Relaxed) as f64);
-    page.number("weir_http_connections_limit", "", options.connections as f64);
+    page.number("weir_http_connections_limit", "", worker.shared.connections as f64);
     page.number("weir_http_connections_total", "", metrics.sum(|worker| &worker.connections));
     if let Some(Tls(files)) = worker.shared.options.tls.as_deref() {
         for (index, result) in HANDSHAKES.iter().enumerate() {

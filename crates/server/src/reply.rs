@@ -2,8 +2,8 @@
 //!
 //! Pure but for the clock of the `Date` field.
 
-use super::dashboard;
 use super::access_log::Entry;
+use super::dashboard;
 use super::error::Failure;
 use super::head::ReadCondition;
 use crate::tiered::Served;

@@ -1,6 +1,6 @@
 //! What a service manager sees: states, the watchdog, and sockets that it made itself.
 
-use crate::support::{Client, PATIENCE, Server, until, weir};
+use crate::support::{Client, PATIENCE, Server, mariadb, postgres, until, weir};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
@@ -63,6 +63,30 @@ fn a_watchdog_is_fed_while_all_workers_run() {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(client.answer(false).unwrap().status, 404);
     assert_eq!(states(&socket), "WATCHDOG=1");
+}
+
+#[test]
+fn a_start_with_defaults_warns_of_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (postgres, mariadb) = (postgres(), mariadb());
+    let file = format!("file:{}", directory.path().join("data").display());
+    for store in ["memory:", &file, &postgres.url(), &mariadb.url()] {
+        // Under a limit of open files as a distribution sets it.
+        let mut command = Command::new("prlimit");
+        command.args(["--nofile=1024:4096"]).arg(weir().get_program());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--store", store]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let mut said: Vec<String> = Vec::new();
+        while !said.last().is_some_and(|line| line.contains("up to 3072 connections besides")) {
+            said.push(lines.next().unwrap_or_else(|| panic!("{store}: {said:#?}")));
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        said.extend(lines);
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert!(said.iter().all(|line| line.contains(" info: ")), "{store}: {said:#?}");
+    }
 }
 
 /// A server that systemd-socket-activate starts when somebody connects to one of `sockets`.

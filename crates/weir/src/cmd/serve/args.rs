@@ -115,9 +115,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
     pub(super) memory_budget: Option<Size>,
 
-    /// Maximum number of connections; more are answered 503
-    #[arg(long, value_name = "N", env = "WEIR_CONNECTIONS", default_value = "20000", value_parser = at_least_one())]
-    pub(super) connections: usize,
+    /// Maximum number of connections; more are answered 503 [default: 20000, or what the limit of open files has room for]
+    #[arg(long, value_name = "N", env = "WEIR_CONNECTIONS", value_parser = at_least_one())]
+    pub(super) connections: Option<usize>,
 
     /// Maximum time a request waits for the store
     #[arg(long, value_name = "TIME", env = "WEIR_STORE_TIMEOUT", default_value = "10s", value_parser = positive)]

@@ -91,8 +91,9 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     let [budget, each] = [plan.memory_budget, CONNECTION_BYTES_MAX].map(|bytes| Size(bytes as u64));
     let cache = plan.args.cache_bytes;
     log::info!(
-        "memory: up to {cache} for the cache, {budget} for request bodies and values on their way, {each} for each \
-         connection besides"
+        "memory: up to {cache} for the cache, {budget} for request bodies and values on their way, {each} for each of \
+         up to {} connections besides",
+        server.connections
     );
     manager.feed_watchdog(server.worker_checks())?;
     manager.tell(&format!("READY=1\nSTATUS=serving {}", stores.join(" + ")));
