@@ -7,12 +7,14 @@
 mod audit;
 #[cfg(feature = "lab")]
 mod compare;
+mod completions;
 #[cfg(feature = "lab")]
 mod lab;
 #[cfg(feature = "lab")]
 mod link;
 mod load;
 mod load_worker;
+mod man;
 mod replica;
 #[cfg(feature = "lab")]
 mod report;
@@ -46,6 +48,8 @@ enum Command {
     Lab(lab::Args),
     Replica(replica::Args),
     Store(store::Args),
+    Completions(completions::Args),
+    Man(man::Args),
     #[cfg(feature = "lab")]
     Report(report::Args),
     #[cfg(feature = "lab")]
@@ -72,6 +76,8 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Lab(args) => lab::run(args),
             Command::Replica(args) => replica::run(args),
             Command::Store(args) => store::run(args),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
             #[cfg(feature = "lab")]
             Command::Report(args) => report::run(args),
             #[cfg(feature = "lab")]
