@@ -189,6 +189,7 @@ impl Recorder {
         served: Option<Served>,
         failure: Option<&Failure>,
         now: Bytes,
+        client: Option<&str>,
     ) {
         let entry = request.entry.as_deref();
         if !entry.is_some_and(|entry| entry.is_sampled) && !is_logged_always(status) {
@@ -204,6 +205,9 @@ impl Recorder {
         *count += 1;
         // Writing to a string cannot fail, here and below.
         let _ = write!(lines, "{{\"time\":\"{}\"", humantime::format_rfc3339_micros(time));
+        if let Some(client) = client.filter(|client| !client.is_empty()) {
+            let _ = write!(lines, ",\"client\":\"{client}\"");
+        }
         if let Some(Entry { id, target, method, before, .. }) = entry {
             let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
             let _ = write!(lines, ",\"request_id\":\"{id}\",\"method\":\"{}\",\"path\":\"", method.as_str());
@@ -275,8 +279,13 @@ fn outcome(entry: Option<&Entry>, status: u16, failure: Option<&Failure>) -> Opt
     match failure {
         Some(failure) => failure.outcome.map(Outcome::as_str),
         None => {
-            let is_write = matches!(entry?.method, Method::Put | Method::Post | Method::Delete);
-            (is_write && status < 300).then_some("applied")
+            // A batch, which is 200, says it line by line.
+            let is_write = match entry?.method {
+                Method::Put | Method::Delete => status < 300,
+                Method::Post => matches!(status, 201 | 204),
+                _ => false,
+            };
+            is_write.then_some("applied")
         }
     }
 }
@@ -336,7 +345,14 @@ mod tests {
             request.entry = Some(recorder.entry(&head, recorder.samples(), Bytes { read: 10, written: 20 }));
             let failure = Failure::new(*status, "why", "what").not_applied();
             let failure = (*status >= 400).then_some(&failure);
-            recorder.record(&request, *status, Some(Served::Hit), failure, Bytes { read: 17, written: 28 });
+            recorder.record(
+                &request,
+                *status,
+                Some(Served::Hit),
+                failure,
+                Bytes { read: 17, written: 28 },
+                Some("[::1]:7"),
+            );
         }
         recorder.hand_on();
         recorder.log.close();
@@ -351,6 +367,7 @@ mod tests {
         let put = lines(AccessLog::new(1.0, 10), &[("PUT /kv/a%22\"b?x=\\", trace, 201)]).remove(0);
         for (field, expected) in [
             ("request_id", json!("4bf92f3577b34da6a3ce929d0e0e4736")),
+            ("client", json!("[::1]:7")),
             ("method", json!("PUT")),
             ("path", json!("/kv/a%22\"b")),
             ("query", json!("x=\\")),

@@ -13,7 +13,7 @@ use super::reply::{
 };
 use super::routes::{Action, Operation, route};
 use super::timeouts::End;
-use super::wire::{OUTPUT_BYTES_MAX, UNUSED_BODY_BYTES_MAX, Wire};
+use super::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{PlainState, Shared, Worker, batch, lab};
 use crate::tiered::{Read, Served, WriteError};
 use bytes::Buf;
@@ -23,7 +23,6 @@ use kv::{Attributes, KEY_BYTES_MAX, Key};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Above this a value is sent from where it lies instead of being copied behind its head.
 const COPY_BYTES_MAX: usize = 32 << 10;
@@ -56,7 +55,7 @@ enum Task {
     Refused(Request, Failure),
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+impl<S: Stream> Connection<S> {
     pub(super) fn new(stream: S, worker: Rc<Worker>, state: Arc<PlainState>) -> Connection<S> {
         let idle = worker.shared.options.idle_timeout;
         let wire = Wire::new(stream, worker, idle);
@@ -203,7 +202,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     if let Some(recorder) = worker.recorder.as_ref().filter(|recorder| recorder.samples()) {
                         request.entry = Some(recorder.entry(&head, true, before));
                         let head = Bytes { read: head_bytes as u64, written: 0 };
-                        recorder.record(&request, status, Some(Served::Hit), None, self.wire.bytes() + head);
+                        let (now, client) = (self.wire.bytes() + head, self.wire.client());
+                        recorder.record(&request, status, Some(Served::Hit), None, now, client);
                     }
                     self.wire.answered_at_once += 1;
                     Task::Answered(request.keep_alive)
@@ -432,7 +432,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let served = match answer {
             Answer::Row { served, .. } => Some(*served),
-            Answer::Made { .. } | Answer::Page { .. } => None,
+            Answer::Data { .. } | Answer::Made { .. } | Answer::Page { .. } => None,
         };
         self.answered(request, status, served, None);
         Ok(request.keep_alive)
@@ -443,7 +443,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let worker = &self.wire.worker;
         worker.metrics.answered(request.method, status, request.started.elapsed());
         if let Some(recorder) = &worker.recorder {
-            recorder.record(request, status, served, failure, self.wire.bytes());
+            recorder.record(request, status, served, failure, self.wire.bytes(), self.wire.client());
         }
     }
 }

@@ -60,7 +60,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use timeouts::TimeoutChecker;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
@@ -510,11 +509,7 @@ async fn serve_tls(worker: Rc<Worker>, stream: TcpStream, tls: Arc<Tls>, interfa
     }
 }
 
-async fn serve_connection(
-    worker: Rc<Worker>,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    interface: Interface,
-) {
+async fn serve_connection(worker: Rc<Worker>, stream: impl wire::Stream, interface: Interface) {
     match interface {
         Interface::Plain(state) => Connection::new(stream, worker, state).run().await,
         Interface::Compat(state) => compat::Connection::new(stream, worker, state).run().await,
@@ -556,7 +551,7 @@ fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface)
 }
 
 /// Closes a connection after its last answer.
-async fn linger(stream: impl AsyncRead + AsyncWrite + Unpin, worker: &Rc<Worker>) {
+async fn linger(stream: impl wire::Stream, worker: &Rc<Worker>) {
     Wire::new(stream, Rc::clone(worker), Duration::ZERO).linger().await;
 }
 

@@ -3,7 +3,7 @@
 use super::metrics::Handshake;
 use super::reload::Reloadable;
 use super::timeouts::End;
-use super::wire::Wire;
+use super::wire::{Stream, Wire};
 use super::{Worker, reply};
 use kv::Error;
 use rustls::crypto::ring;
@@ -111,6 +111,12 @@ impl Drop for TlsConnection {
         if !record.is_empty() {
             let _ = socket.try_write(&record);
         }
+    }
+}
+
+impl Stream for TlsConnection {
+    fn client(&self) -> String {
+        self.0.get_ref().0.client()
     }
 }
 

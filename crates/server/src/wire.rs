@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 
 /// Read at once, if as much is there.
 const READ_BYTES: usize = 16 << 10;
@@ -37,6 +38,31 @@ const LINGER_BYTES_MAX: usize = 16 << 20;
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 << 10;
 
+/// What a connection is read from and written to.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {
+    /// The address of the other end, as it is logged.
+    fn client(&self) -> String;
+}
+
+impl Stream for TcpStream {
+    fn client(&self) -> String {
+        // It may have closed already.
+        self.peer_addr().map_or_else(|_| String::new(), |address| address.to_string())
+    }
+}
+
+impl Stream for UnixStream {
+    fn client(&self) -> String {
+        "unix".to_owned()
+    }
+}
+
+impl<S: Stream> Stream for &mut S {
+    fn client(&self) -> String {
+        (**self).client()
+    }
+}
+
 pub(super) struct Wire<S> {
     stream: S,
     pub(super) worker: Rc<Worker>,
@@ -49,6 +75,8 @@ pub(super) struct Wire<S> {
     /// How many bytes were read and written so far.
     read: u64,
     written: u64,
+    /// Who is at the other end, where requests are logged.
+    client: Option<Box<str>>,
     /// When the input grew last.
     pub(super) arrived: Instant,
     idle: Duration,
@@ -84,10 +112,11 @@ impl Spare {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+impl<S: Stream> Wire<S> {
     /// A connection that may be silent for `idle` between two requests.
     pub(super) fn new(stream: S, worker: Rc<Worker>, idle: Duration) -> Wire<S> {
         Wire {
+            client: worker.recorder.as_ref().map(|_| stream.client().into()),
             stream,
             timeout: worker.timeouts.register(),
             worker,
@@ -230,6 +259,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(super) async fn send(&mut self, value: &[u8], reservation: &mut Reservation<'_>) -> Result<(), End> {
         self.written += value.len() as u64;
         send(&mut self.stream, &self.worker, value, reservation).await
+    }
+
+    /// Who is at the other end, where requests are logged.
+    pub(super) fn client(&self) -> Option<&str> {
+        self.client.as_deref()
     }
 
     /// The bytes up to where the input is used up and the output is written.

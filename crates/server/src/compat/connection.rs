@@ -10,14 +10,13 @@ use crate::head::{is_encoded, origin_form};
 use crate::query::{Params, decode};
 use crate::reply::Request;
 use crate::timeouts::End;
-use crate::wire::{UNUSED_BODY_BYTES_MAX, Wire};
+use crate::wire::{Stream, UNUSED_BODY_BYTES_MAX, Wire};
 use bytes::Buf;
 use http1::request::{self, Head, Method};
 use http1::{Limits, Slots};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Answers before a connection ends.
 const REQUESTS_MAX: u32 = 100;
@@ -36,7 +35,7 @@ pub(crate) struct Connection<S> {
     answered: u32,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+impl<S: Stream> Connection<S> {
     pub(crate) fn new(stream: S, worker: Rc<Worker>, state: Arc<CompatState>) -> Connection<S> {
         let idle = worker.shared.options.idle_timeout.min(IDLE);
         Connection { wire: Wire::new(stream, worker, idle), state, answered: 0 }
@@ -170,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         reply.write(&mut self.wire.output, api, keep_alive, is_head);
         worker.metrics.answered(request.method, reply.status, request.started.elapsed());
         if let Some(recorder) = &worker.recorder {
-            recorder.record(request, reply.status, None, None, self.wire.bytes());
+            recorder.record(request, reply.status, None, None, self.wire.bytes(), self.wire.client());
         }
         keep_alive
     }

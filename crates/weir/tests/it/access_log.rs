@@ -25,6 +25,7 @@ fn every_request_is_a_line_that_says_what_became_of_it() {
     let mut server = server(&path, &["--compat", "crud=127.0.0.1:0", "--timing"]);
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let mut client = server.client();
+    let port = client.port();
     let secret = [("Authorization", "Bearer hush"), ("X-Request-Id", "mine")];
     client.ask("PUT", "/kv/a%2Fb", &secret, b"a value").unwrap();
     let traced = [("traceparent", &*format!("00-{trace}-00f067aa0ba902b7-01")), ("X-Request-Id", "mine")];
@@ -51,6 +52,7 @@ fn every_request_is_a_line_that_says_what_became_of_it() {
     assert_eq!((put["method"].as_str(), put["path"].as_str()), (Some("PUT"), Some("/kv/a%2Fb")));
     assert_eq!((put["status"].as_u64(), put["outcome"].as_str()), (Some(201), Some("applied")));
     assert_eq!(put["request_id"], "mine");
+    assert_eq!(put["client"].as_str(), Some(&*format!("127.0.0.1:{port}")));
     assert!(put["bytes_in"].as_u64().unwrap() > 100 && put["bytes_out"].as_u64().unwrap() > 50, "{put}");
     assert_eq!((&of(1)["request_id"], &of(1)["cache"]), (&trace.into(), &"hit".into()));
     for (index, field) in [(2, "bytes_in"), (3, "bytes_out")] {
