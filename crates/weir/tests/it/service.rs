@@ -28,6 +28,11 @@ fn the_manager_hears_when_the_server_is_ready_and_when_it_stops() {
         let mut server = Server::start_in("memory:", &[], &[("NOTIFY_SOCKET", place)]).unwrap();
         assert_eq!(states(&socket), "STATUS=opening the store");
         assert_eq!(states(&socket), "READY=1\nSTATUS=serving memory:");
+        // There is nothing to read again, but a manager that asks for that does not want an end.
+        let pid = rustix::process::Pid::from_raw(server.pid().cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        assert!(states(&socket).starts_with("RELOADING=1\nMONOTONIC_USEC="));
+        assert_eq!(states(&socket), "READY=1");
         server.terminate();
         assert_eq!(states(&socket), "STOPPING=1\nSTATUS=draining");
         assert_eq!(server.wait().code(), Some(0));

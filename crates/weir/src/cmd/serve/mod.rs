@@ -70,7 +70,7 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     let server = Server::start(plan.options(), sockets, tiers).map_err(taken)?;
     // Before the address is printed: its reader may end the server at once.
     let draining = Arc::new(AtomicBool::new(false));
-    let mut signals = end_signals(&draining, plan.tls.is_some())?;
+    let mut signals = end_signals(&draining, plan.tls.is_some() || manager.is_there())?;
     if plan.args.until_stdin_ends {
         let signals = signals.handle();
         std::thread::spawn(move || {
@@ -98,7 +98,13 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     manager.feed_watchdog(server.worker_checks())?;
     manager.tell(&format!("READY=1\nSTATUS=serving {}", stores.join(" + ")));
     // It ends without a signal when standard input does.
-    let _ = signals.forever().find(|signal| *signal != SIGHUP || !server.reload());
+    let _ = signals.forever().find(|signal| {
+        let reloads = *signal == SIGHUP && (server.reload() || manager.is_there());
+        if reloads {
+            manager.tell_reload();
+        }
+        !reloads
+    });
     draining.store(true, Relaxed);
     log::info!("draining for up to {:?}; another signal ends it at once", plan.args.drain.0);
     manager.tell("STOPPING=1\nSTATUS=draining");

@@ -34,6 +34,19 @@ impl Manager {
         Ok(Arc::new(Manager(Some(socket))))
     }
 
+    /// Whether there is one. It asks for a reload with SIGHUP, also where there is nothing to read again.
+    pub(super) fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Tells it that files are read again, without a pause of service.
+    pub(super) fn tell_reload(&self) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let usec = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={usec}"));
+        self.tell("READY=1");
+    }
+
     /// Tells it a state: `READY=1`. Several are lines.
     pub(super) fn tell(&self, state: &str) {
         if let Some((socket, address)) = &self.0
