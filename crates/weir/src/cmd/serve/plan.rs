@@ -172,6 +172,8 @@ mod tests {
     use crate::cmd::{Cli, Command};
     use cache::policy;
     use clap::{CommandFactory, Parser};
+    use rand_core::{Rng, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
     use server::COMPAT_APIS;
     use std::ffi::OsString;
 
@@ -212,6 +214,50 @@ mod tests {
         let plan = planned(&[&["--config", file.to_str().unwrap()], &two[..]].concat()).unwrap();
         let names: Vec<&str> = plan.args.compat.iter().map(|at| at.api.name).collect();
         assert_eq!(names, ["root", "rpc"]);
+    }
+
+    /// As a fuzzer would, with its whole corpus in one file.
+    #[test]
+    fn a_file_of_any_bytes_is_read_or_refused_in_one_line() {
+        const GOOD: &str = "listen = [\"127.0.0.1:1\", \"[::1]:2\"]\nworkers = 3\nlab = true\ncache-entries = 7\n\
+            cache-bytes = \"64MiB\"\nstore = [\"memory:\", \"postgres://u:secret@h/d\"]\nstore-timeout = \"1.5s\"\n\
+            shadow-policies = [\"lru\", \"s3fifo\"]\ncompat = [\"crud=127.0.0.1:0\"]\nhost = [\"a.example\", \"[::2]\"]\n\
+            inject = [\"lock=0s\"]\nbatching = \"on\"\n";
+        const BITS: &[&str] = &[
+            "\"", "\n", "=", "[", "{", "é", "\u{7f}", "0x", "-1", "1e400", "nan", "--", "@", "%", "\\u0000",
+            "{}",
+        ];
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("weir.toml");
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut below = |limit: usize| (random.next_u64() % limit.max(1) as u64) as usize;
+        let (mut read, mut refused) = (0, 0);
+        for _ in 0..400 {
+            let mut bytes = GOOD.as_bytes().to_vec();
+            for _ in 0..=below(2) {
+                let at = below(bytes.len());
+                let end = (at + below(12)).min(bytes.len());
+                match below(5) {
+                    0 => bytes[at] = below(256) as u8,
+                    1 => drop(bytes.drain(at..end)),
+                    2 => bytes.truncate(at),
+                    3 => bytes.extend_from_within(at..end),
+                    _ => drop(bytes.splice(at..end, BITS[below(BITS.len())].bytes())),
+                }
+            }
+            std::fs::write(&file, &bytes).unwrap();
+            match planned(&["--config", file.to_str().unwrap()]) {
+                Ok(_) => read += 1,
+                Err(error) => {
+                    let text = error.to_string();
+                    let shown = String::from_utf8_lossy(&bytes).into_owned();
+                    assert!(!text.contains(char::is_control), "{text:?} of {shown}");
+                    assert!(!text.contains("secret") || !shown.contains("u:secret@h/d"), "{text} of {shown}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(read > 20 && refused > 20, "{read} read, {refused} refused");
     }
 
     #[test]
