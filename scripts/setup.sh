@@ -75,6 +75,13 @@ for need in "$@"; do
         systemd) has_program systemd-socket-activate || packages+=(systemd) ;;
         etcd) has_program etcd || packages+=(etcd-server) ;;
         openssl | wrk | valgrind | slowhttptest) has_program "$need" || packages+=("$need") ;;
+        schemathesis) # of PyPI: in a directory of its own, as Debian has no package of it
+            python="${XDG_CACHE_HOME:-$HOME/.cache}/weir/python"
+            "$python/bin/st" --version >/dev/null 2>&1 || {
+                echo "setup: installing schemathesis into $python" >&2
+                python3 -m venv "$python" && "$python/bin/pip" install --quiet --disable-pip-version-check schemathesis==4.32.5
+            } || fail "python3 cannot install schemathesis: apt-get install python3-venv"
+            ;;
         *) fail "setup.sh does not know $need" ;;
     esac
 done

@@ -282,6 +282,10 @@ pub(super) const PAGES: &[(&str, Page)] = &[
     }),
     (proto::METRICS, |worker| Answer::page(200, "text/plain; version=0.0.4", collect(worker).prometheus())),
     (proto::STATS, |worker| Answer::page(200, JSON, collect(worker).json())),
+    ("/openapi.json", |_| {
+        let document = include_str!("openapi.json").replacen("VERSION", env!("CARGO_PKG_VERSION"), 1);
+        Answer::page(200, JSON, document)
+    }),
     (proto::DASHBOARD, |_| Answer::page(200, HTML, dashboard::page())),
 ];
 

@@ -62,7 +62,7 @@ impl Action<&[u8]> {
 const PAGE_METHODS: &str = "GET, HEAD";
 const DATA_METHODS: &str = "GET, HEAD, PUT, DELETE";
 /// The query of a POST that gives a key another end.
-const TOUCH: &[u8] = b"?touch";
+const TOUCH: [&[u8]; 2] = [b"?touch", b"?touch="];
 
 /// Finds the route; an encoded key is decoded into `scratch`.
 pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result<Action<&'k [u8]>, Failure> {
@@ -72,8 +72,11 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
     let path = &target[..path_end];
     let is_read = matches!(head.method, Method::Get | Method::Head);
     if let Some(encoded) = path.strip_prefix(proto::KV_PREFIX.as_bytes()) {
-        let is_touch = head.method == Method::Post && &target[path_end..] == TOUCH;
+        let is_touch = head.method == Method::Post && TOUCH.contains(&&target[path_end..]);
         if path_end < target.len() && !is_touch {
+            if !(is_read || matches!(head.method, Method::Put | Method::Delete)) {
+                return Err(wrong_method(DATA_METHODS));
+            }
             let what = "a data route has no query; write a ? in the key as %3F";
             return Err(refuse(head.method, Failure::new(400, "bad_query", what)));
         }

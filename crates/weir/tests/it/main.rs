@@ -24,6 +24,7 @@ mod link;
 mod listen;
 mod load;
 mod open_loop;
+mod openapi;
 mod outputs;
 mod peers;
 mod power_loss;
