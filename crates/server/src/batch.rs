@@ -1,10 +1,12 @@
 //! `POST /batch`: many operations in one request, a line of JSON each, and a line for each answer.
 
+use crate::access::Access;
 use crate::error::Failure;
 use crate::head::{content_encoding, content_type, ttl};
 use crate::reply::{Answer, NDJSON};
 use crate::routes::{if_match, unless};
 use crate::tiered::{Served, Tiered, WriteError};
+use crate::tokens::Verb;
 use crate::{Worker, json};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
@@ -82,8 +84,13 @@ impl What {
 /// The answer to a line.
 type Answered = Result<Map<String, Value>, Failure>;
 
-/// Performs the operations of `body`.
-pub(super) async fn perform(worker: &Rc<Worker>, is_atomic: bool, body: &[u8]) -> Result<Answer, Failure> {
+/// Performs the operations of `body` that `access` permits.
+pub(super) async fn perform(
+    worker: &Rc<Worker>,
+    access: &Access,
+    is_atomic: bool,
+    body: &[u8],
+) -> Result<Answer, Failure> {
     let lines: Vec<&[u8]> =
         body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).collect();
     if lines.len() > LINES_MAX {
@@ -91,7 +98,12 @@ pub(super) async fn perform(worker: &Rc<Worker>, is_atomic: bool, body: &[u8]) -
         return Err(Failure::new(413, "batch_too_large", what).not_applied());
     }
     let value_bytes_max = worker.shared.options.value_bytes;
-    let operations = lines.iter().map(|line| operation(line, value_bytes_max));
+    let operations = lines.iter().map(|line| {
+        let operation = operation(line, value_bytes_max)?;
+        let verb = if operation.what.is_get() { Verb::Read } else { Verb::Write };
+        access.permit(verb, operation.key.as_bytes()).map_err(Failure::not_applied)?;
+        Ok(operation)
+    });
     let answers = Answers { body: Vec::with_capacity(64 * lines.len()), done: 0, failed: 0 };
     if is_atomic {
         return together(worker, operations.collect(), answers).await;

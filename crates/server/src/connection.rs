@@ -3,6 +3,7 @@
 //! Requests that arrived together are answered together: one read, one write. A hit of the cache is answered without
 //! waiting for anything.
 
+use super::access::Access;
 use super::access_log::Bytes;
 use super::error::Failure;
 use super::faults::FaultGuard;
@@ -32,6 +33,7 @@ const LOCKED_BYTES_MAX: usize = 2 << 10;
 pub(super) struct Connection<S> {
     wire: Wire<S>,
     state: Arc<PlainState>,
+    access: Access,
     /// Percent-decoded keys.
     scratch: Vec<u8>,
     /// Of the next request, or of the one that is being handled, once its faults are injected.
@@ -59,7 +61,7 @@ impl<S: Stream> Connection<S> {
     pub(super) fn new(stream: S, worker: Rc<Worker>, state: Arc<PlainState>) -> Connection<S> {
         let idle = worker.shared.options.idle_timeout;
         let wire = Wire::new(stream, worker, idle);
-        Connection { wire, state, scratch: Vec::new(), faults: None, method: None }
+        Connection { wire, state, access: Access::default(), scratch: Vec::new(), faults: None, method: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -155,6 +157,9 @@ impl<S: Stream> Connection<S> {
             Some(found) => found.map(Action::Lab),
             None => route(&head, &mut self.scratch),
         });
+        if self.state.is_restricted {
+            routed = self.access.admit(&self.state, &head, self.wire.arrived, &mut request.rate, routed);
+        }
         if is_lab && routed.as_ref().is_ok_and(Action::is_work) {
             match &self.faults {
                 None if self.wire.worker.injects_faults() => return Task::InjectFaults,
@@ -316,12 +321,12 @@ impl<S: Stream> Connection<S> {
             }
             Action::List(query) => query.perform(tiers).await,
             Action::Batch { is_atomic } => {
-                let done = batch::perform(&worker, is_atomic, &body).await;
+                let done = batch::perform(&worker, &self.access, is_atomic, &body).await;
                 drop(body);
                 done
             }
             Action::Lab(action) => lab::perform(&worker.shared, action, body).await,
-            Action::Page(page) => Ok(page(&worker)),
+            Action::Page(page) => Ok((page.show)(&worker)),
         };
         request.keep_alive &= !worker.is_draining();
         let timing = is_timed.then(|| {
@@ -357,7 +362,7 @@ impl<S: Stream> Connection<S> {
 
     fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
         let keep_alive = request.keep_alive && !failure.closes;
-        let persistence = if keep_alive { request.persistence() } else { Some("close") };
+        let persistence = if keep_alive { request.persistence() } else { request.closing() };
         let is_head = request.method == Some(Method::Head);
         write_failure(&mut self.wire.output, failure, persistence, is_head, request.id());
         self.answered(request, failure.status, None, Some(failure));

@@ -14,6 +14,9 @@ mod head;
 mod hosts;
 mod listen;
 mod tls;
+mod tokens;
+mod access;
+mod rate;
 mod reload;
 mod lab;
 mod compute;
@@ -35,8 +38,10 @@ pub use access_log::AccessLog;
 pub use compat::{COMPAT_APIS, CompatApi, CompatListener, find as find_compat};
 pub use listen::{Address, Listen, PassedSocket};
 pub use tls::Tls;
+pub use tokens::{Tokens, VERBS, random_token, token_hash};
 
 use crate::tiered::Tiers;
+use access::Routes;
 use access_log::{Bytes, Entry, Recorder};
 use budget::Budget;
 use compat::CompatState;
@@ -47,10 +52,11 @@ use hosts::Hosts;
 use http1::request::Head;
 use kv::VALUE_BYTES_MAX;
 use kv::faults::FaultInjector;
-use listen::{Bound, Socket, SocketFile};
+use listen::{Acceptor, Bound, Socket, SocketFile, Stream};
 use metrics::{Metrics, WorkerMetrics};
 use parking_lot::Mutex;
 use pauses::Pauses;
+use reply::Persistence;
 use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -60,7 +66,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use timeouts::TimeoutChecker;
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use wire::{Spare, Wire};
@@ -88,7 +94,12 @@ pub struct Options {
     pub listen: Vec<Listen>,
     /// What is spoken at addresses of `listen` that are no Unix sockets; without it plain HTTP.
     pub tls: Option<Arc<Tls>>,
-    /// Compatibility APIs over the same tiers, each on a listener of its own. They speak plain HTTP.
+    /// Who may do what; without it everybody may do everything.
+    pub tokens: Option<Arc<Tokens>>,
+    /// Where pages about the server are. Only the shortest of them are at `listen` then. At an address of this machine they are
+    /// there for everybody, and without TLS.
+    pub ops_listen: Vec<Listen>,
+    /// Compatibility APIs over the same tiers, each on a listener of its own. They speak plain HTTP, and know no tokens.
     pub compat: Vec<CompatListener>,
     /// What kinds of stores it serves, by shard: the schemes of their URLs.
     pub stores: Vec<String>,
@@ -129,6 +140,8 @@ pub struct Server {
     pub addresses: Vec<Address>,
     /// The most connections that are open at once.
     pub connections: usize,
+    /// Where its pages are, if they have addresses of their own.
+    pub operations: Vec<Address>,
     /// Its compatibility APIs by name, and where they listen.
     pub compat: Vec<(&'static str, Address)>,
     shared: Arc<Shared>,
@@ -144,6 +157,8 @@ pub struct Server {
 pub struct Sockets {
     /// Of the plain interface, by [`Options::listen`].
     plain: Vec<Vec<Bound>>,
+    /// By [`Options::ops_listen`].
+    operations: Vec<Vec<Bound>>,
     /// By [`Options::compat`].
     compat: Vec<Vec<Bound>>,
 }
@@ -209,12 +224,11 @@ struct PlainState {
     hosts: Option<Hosts>,
     /// What it speaks, if not plain HTTP.
     tls: Option<Arc<Tls>>,
-}
-
-/// An accepted connection.
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+    routes: Routes,
+    /// Where not everybody may do everything.
+    tokens: Option<Arc<Tokens>>,
+    /// Whether one of the last two has to be looked at.
+    is_restricted: bool,
 }
 
 /// What the connections of one worker share.
@@ -232,8 +246,9 @@ impl Sockets {
     pub fn bind(options: &Options, passed: &mut Vec<PassedSocket>) -> io::Result<Sockets> {
         let mut bind = |listen| listen::bind(listen, options.workers.max(1), passed);
         let plain = options.listen.iter().map(&mut bind).collect::<io::Result<_>>()?;
+        let operations = options.ops_listen.iter().map(&mut bind).collect::<io::Result<_>>()?;
         let compat = options.compat.iter().map(|at| bind(&at.listen)).collect::<io::Result<_>>()?;
-        Ok(Sockets { plain, compat })
+        Ok(Sockets { plain, operations, compat })
     }
 }
 
@@ -243,7 +258,8 @@ impl Server {
         debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
         let workers = options.workers.max(1);
         let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-        let (mut addresses, mut compat, mut socket_files) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut addresses, mut operations) = (Vec::new(), Vec::new());
+        let (mut compat, mut socket_files) = (Vec::new(), Vec::new());
         let mut listen = |bound: Bound, interface: &Interface| {
             bound.listen()?;
             for (listeners, socket) in listeners.iter_mut().zip(bound.sockets) {
@@ -252,11 +268,20 @@ impl Server {
             socket_files.extend(bound.file);
             io::Result::Ok(bound.address)
         };
+        let plain = |at: &Listen, address: &Address, routes| {
+            Interface::Plain(Arc::new(PlainState::new(&options, at, address, routes)))
+        };
+        let routes = if options.ops_listen.is_empty() { Routes::All } else { Routes::Data };
         for (at, bound) in options.listen.iter().zip(sockets.plain) {
             for bound in bound {
-                let hosts = Hosts::of(&bound.address, at.name(), &options.hosts);
-                let tls = options.tls.clone().filter(|_| matches!(bound.address, Address::Tcp(_)));
-                addresses.push(listen(bound, &Interface::Plain(Arc::new(PlainState { hosts, tls })))?);
+                let interface = plain(at, &bound.address, routes);
+                addresses.push(listen(bound, &interface)?);
+            }
+        }
+        for (at, bound) in options.ops_listen.iter().zip(sockets.operations) {
+            for bound in bound {
+                let interface = plain(at, &bound.address, Routes::Operations);
+                operations.push(listen(bound, &interface)?);
             }
         }
         for (CompatListener { api, listen: at }, bound) in options.compat.iter().zip(sockets.compat) {
@@ -310,12 +335,22 @@ impl Server {
             failure.recv().map_or(Ok(()), Err)?;
         }
         let reload = start_reloading(&shared)?;
-        Ok(Server { addresses, connections, compat, shared, workers, reload, _socket_files: socket_files })
+        Ok(Server {
+            addresses,
+            connections,
+            operations,
+            compat,
+            shared,
+            workers,
+            reload,
+            _socket_files: socket_files,
+        })
     }
 
-    /// Reads the files of certificates again, now; false if there are none.
+    /// Reads the files of certificates and tokens again, now; false if there are none.
     pub fn reload(&self) -> bool {
-        self.shared.options.tls.is_some() && self.reload.send(()).is_ok()
+        let Options { tls, tokens, .. } = &self.shared.options;
+        (tls.is_some() || tokens.is_some()) && self.reload.send(()).is_ok()
     }
 
     /// How often each worker has checked its timeouts, which it does several times a second.
@@ -338,7 +373,10 @@ impl Server {
 /// Reads files again from time to time, and when asked to, until the sender is dropped.
 fn start_reloading(shared: &Arc<Shared>) -> io::Result<mpsc::Sender<()>> {
     let (ask, asked) = mpsc::channel();
-    let Some(tls) = shared.options.tls.clone() else { return Ok(ask) };
+    let (tls, tokens) = (shared.options.tls.clone(), shared.options.tokens.clone());
+    if tls.is_none() && tokens.is_none() {
+        return Ok(ask);
+    }
     let thread = std::thread::Builder::new().name("weir-reload".to_owned());
     thread.spawn(move || {
         loop {
@@ -347,7 +385,8 @@ fn start_reloading(shared: &Arc<Shared>) -> io::Result<mpsc::Sender<()>> {
                 Err(RecvTimeoutError::Timeout) => false,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            tls.0.refresh(is_asked_for);
+            tls.iter().for_each(|tls| tls.0.refresh(is_asked_for));
+            tokens.iter().for_each(|tokens| tokens.0.refresh(is_asked_for));
         }
     })?;
     Ok(ask)
@@ -446,28 +485,6 @@ async fn check_timeouts(
     }
 }
 
-/// A listening socket of a worker's runtime.
-enum Acceptor {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-impl Acceptor {
-    fn new(socket: Socket) -> io::Result<Acceptor> {
-        Ok(match socket {
-            Socket::Tcp(socket) => Acceptor::Tcp(TcpListener::from_std(socket)?),
-            Socket::Unix(socket) => Acceptor::Unix(UnixListener::from_std(socket)?),
-        })
-    }
-
-    async fn accept(&self) -> io::Result<Stream> {
-        Ok(match self {
-            Acceptor::Tcp(listener) => Stream::Tcp(listener.accept().await?.0),
-            Acceptor::Unix(listener) => Stream::Unix(listener.accept().await?.0),
-        })
-    }
-}
-
 fn welcome(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
     let open = &worker.shared.metrics.open_connections;
     worker.metrics.connections.add(1);
@@ -526,7 +543,7 @@ fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface)
             let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
                 .not_applied()
                 .with("Retry-After", "1");
-            reply::write_failure(&mut refusal, &failure, Some("close"), false, None);
+            reply::write_failure(&mut refusal, &failure, Persistence::CLOSE, false, None);
         }
         Interface::Compat(_) => compat::refuse_connection(&mut refusal),
     }
@@ -553,6 +570,17 @@ fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface)
 /// Closes a connection after its last answer.
 async fn linger(stream: impl wire::Stream, worker: &Rc<Worker>) {
     Wire::new(stream, Rc::clone(worker), Duration::ZERO).linger().await;
+}
+
+impl PlainState {
+    fn new(options: &Options, at: &Listen, address: &Address, routes: Routes) -> PlainState {
+        let hosts = Hosts::of(address, at.name(), &options.hosts);
+        let is_open = routes == Routes::Operations && address.is_local();
+        let tls = options.tls.clone().filter(|_| !is_open && matches!(address, Address::Tcp(_)));
+        let tokens = options.tokens.clone().filter(|_| !is_open);
+        let is_restricted = tokens.is_some() || routes != Routes::All;
+        PlainState { hosts, tls, routes, tokens, is_restricted }
+    }
 }
 
 impl Shared {

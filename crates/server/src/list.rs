@@ -17,13 +17,13 @@ const LIMIT_DEFAULT: usize = 1000;
 /// What is listed.
 #[derive(Debug)]
 pub(super) struct ListQuery {
-    prefix: Vec<u8>,
+    pub(super) prefix: Vec<u8>,
     /// Keys that have it behind the prefix are listed as one, up to it.
     delimiter: Vec<u8>,
     /// Where the page begins.
     from: Vec<u8>,
     pub(super) limit: usize,
-    with_values: bool,
+    pub(super) with_values: bool,
     in_lines: bool,
 }
 

@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use tokio::net;
 
 /// What a Unix socket's address begins with.
 const UNIX: &str = "unix:";
@@ -39,7 +40,7 @@ pub struct Listen {
 
 impl Address {
     /// Whether only this machine reaches it.
-    fn is_local(&self) -> bool {
+    pub(super) fn is_local(&self) -> bool {
         match self {
             Address::Tcp(address) => address.ip().is_loopback(),
             Address::Unix(_) => true,
@@ -293,6 +294,34 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     let found = fs::symlink_metadata(path)?;
     Ok((found.dev(), found.ino()))
+}
+
+/// An accepted connection.
+pub(super) enum Stream {
+    Tcp(net::TcpStream),
+    Unix(net::UnixStream),
+}
+
+/// A listening socket of a worker's runtime.
+pub(super) enum Acceptor {
+    Tcp(net::TcpListener),
+    Unix(net::UnixListener),
+}
+
+impl Acceptor {
+    pub(super) fn new(socket: Socket) -> io::Result<Acceptor> {
+        Ok(match socket {
+            Socket::Tcp(socket) => Acceptor::Tcp(net::TcpListener::from_std(socket)?),
+            Socket::Unix(socket) => Acceptor::Unix(net::UnixListener::from_std(socket)?),
+        })
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Acceptor::Tcp(listener) => Stream::Tcp(listener.accept().await?.0),
+            Acceptor::Unix(listener) => Stream::Unix(listener.accept().await?.0),
+        })
+    }
 }
 
 #[cfg(test)]

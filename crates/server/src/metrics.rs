@@ -10,6 +10,7 @@ use super::prefixes::PrefixSampler;
 use super::reload::Reloadable;
 use super::reply::{Answer, HTML, JSON, TEXT};
 use super::tls::Tls;
+use super::tokens::Tokens;
 use super::{Shared, Worker};
 use crate::tiered::{LastError, SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers};
 use http1::request::Method;
@@ -66,9 +67,9 @@ pub(super) struct Metrics {
 }
 
 /// Every status the server answers with; the last stands for any other.
-const STATUSES: [u16; 26] = [
+const STATUSES: [u16; 27] = [
     200, 201, 204, 304, 400, 404, 405, 408, 412, 413, 414, 417, 431, 500, 501, 503, 504, 505, 403, 409, 429,
-    411, 415, 206, 416, 0,
+    411, 415, 206, 416, 401, 0,
 ];
 
 impl WorkerMetrics {
@@ -131,6 +132,9 @@ fn collect(worker: &Worker) -> Samples {
             let count: u64 = metrics.workers.iter().map(|worker| worker.handshakes[index].get()).sum();
             page.number("weir_tls_handshakes_total", &format!("result=\"{result}\""), count as f64);
         }
+        reloads(&mut page, files);
+    }
+    if let Some(Tokens(files)) = worker.shared.options.tokens.as_deref() {
         reloads(&mut page, files);
     }
     page.number("weir_workers", "", metrics.workers.len() as f64);
@@ -266,11 +270,33 @@ fn escape(value: &str) -> String {
 }
 
 /// A page about the server.
-pub(super) type Page = fn(&Worker) -> Answer;
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) path: &'static str,
+    pub(super) show: fn(&Worker) -> Answer,
+    /// What somebody without a token gets, where others need one. `None`: the page needs one, and the verb `admin`.
+    pub(super) public: Option<fn(&Worker) -> Answer>,
+}
 
-pub(super) const PAGES: &[(&str, Page)] = &[
-    (proto::HEALTHZ, |_| Answer::page(200, TEXT, "alive\n")),
-    (proto::READYZ, |worker| match not_ready(&worker.shared.tiers) {
+pub(super) const PAGES: &[Page] = &[
+    Page { path: proto::HEALTHZ, show: alive, public: Some(alive) },
+    Page { path: proto::READYZ, show: readiness, public: Some(brief_readiness) },
+    Page {
+        path: proto::METRICS,
+        show: |worker| Answer::page(200, "text/plain; version=0.0.4", collect(worker).prometheus()),
+        public: None,
+    },
+    Page { path: proto::STATS, show: |worker| Answer::page(200, JSON, collect(worker).json()), public: None },
+    Page { path: "/openapi.json", show: openapi, public: Some(openapi) },
+    Page { path: proto::DASHBOARD, show: |_| Answer::page(200, HTML, dashboard::page()), public: None },
+];
+
+fn alive(_: &Worker) -> Answer {
+    Answer::page(200, TEXT, "alive\n")
+}
+
+fn readiness(worker: &Worker) -> Answer {
+    match not_ready(&worker.shared.tiers) {
         _ if worker.is_draining() => Answer::page(503, TEXT, "draining\n"),
         None if worker.shared.tiers.shards.iter().any(|tier| tier.store().refuses_writes()) => Answer::page(
             200,
@@ -279,15 +305,20 @@ pub(super) const PAGES: &[(&str, Page)] = &[
         ),
         None => Answer::page(200, TEXT, "ready\n"),
         Some(why) => Answer::page(503, TEXT, why + "\n"),
-    }),
-    (proto::METRICS, |worker| Answer::page(200, "text/plain; version=0.0.4", collect(worker).prometheus())),
-    (proto::STATS, |worker| Answer::page(200, JSON, collect(worker).json())),
-    ("/openapi.json", |_| {
-        let document = include_str!("openapi.json").replacen("VERSION", env!("CARGO_PKG_VERSION"), 1);
-        Answer::page(200, JSON, document)
-    }),
-    (proto::DASHBOARD, |_| Answer::page(200, HTML, dashboard::page())),
-];
+    }
+}
+
+fn openapi(_: &Worker) -> Answer {
+    let document = include_str!("openapi.json").replacen("VERSION", env!("CARGO_PKG_VERSION"), 1);
+    Answer::page(200, JSON, document)
+}
+
+fn brief_readiness(worker: &Worker) -> Answer {
+    if worker.is_draining() || not_ready(&worker.shared.tiers).is_some() {
+        return Answer::page(503, TEXT, "not ready\n");
+    }
+    Answer::page(200, TEXT, "ready\n")
+}
 
 /// Which keys the server cannot serve now; `None` if it can serve all. Anybody may ask: why is for the log, as it names
 /// hosts and users.

@@ -6,6 +6,7 @@ use super::access_log::Entry;
 use super::dashboard;
 use super::error::Failure;
 use super::head::ReadCondition;
+use super::rate::RateState;
 use crate::tiered::Served;
 use http1::request::{self, Head, Method};
 use http1::{Framing, Writer, response};
@@ -26,6 +27,21 @@ pub(super) struct Request {
     pub(super) started: Instant,
     /// Where requests are logged, and the head was read.
     pub(super) entry: Option<Box<Entry>>,
+    /// What is left to its token, if that has a rate.
+    pub(super) rate: Option<Box<RateState>>,
+}
+
+/// What the heads of all answers to a request have.
+#[derive(Clone, Copy)]
+pub(super) struct Persistence<'r> {
+    /// What `Connection` says.
+    connection: Option<&'static str>,
+    rate: Option<&'r RateState>,
+}
+
+impl Persistence<'_> {
+    /// Of an answer that ends the connection.
+    pub(super) const CLOSE: Persistence<'static> = Persistence { connection: Some("close"), rate: None };
 }
 
 impl Request {
@@ -39,6 +55,7 @@ impl Request {
             expects_continue: head.expect_continue,
             started,
             entry: None,
+            rate: None,
         }
     }
 
@@ -53,6 +70,7 @@ impl Request {
             expects_continue: false,
             started,
             entry: None,
+            rate: None,
         }
     }
 
@@ -61,13 +79,19 @@ impl Request {
         self.entry.as_deref().map(Entry::id)
     }
 
-    /// What the answer's `Connection` has to say.
-    pub(super) fn persistence(&self) -> Option<&'static str> {
-        match (self.keep_alive, self.is_http10) {
+    /// What the heads of its answers have.
+    pub(super) fn persistence(&self) -> Persistence<'_> {
+        let connection = match (self.keep_alive, self.is_http10) {
             (true, false) => None,
             (true, true) => Some("keep-alive"),
             (false, _) => Some("close"),
-        }
+        };
+        Persistence { connection, rate: self.rate.as_deref() }
+    }
+
+    /// The same where the connection ends.
+    pub(super) fn closing(&self) -> Persistence<'_> {
+        Persistence { connection: Some("close"), rate: self.rate.as_deref() }
     }
 }
 
@@ -124,13 +148,17 @@ const HEAD_BYTES_USUAL: usize = 320;
 pub(super) fn start<'o>(
     output: &'o mut Vec<u8>,
     status: u16,
-    persistence: Option<&'static str>,
+    Persistence { connection, rate }: Persistence<'_>,
 ) -> Writer<'o> {
     output.reserve(HEAD_BYTES_USUAL);
     let writer = with_date(response::write(output, status));
-    match persistence {
+    let writer = match connection {
         None => writer,
         Some(said) => writer.field("Connection", said.as_bytes()),
+    };
+    match rate {
+        None => writer,
+        Some(rate) => rate.write(writer),
     }
 }
 
@@ -243,7 +271,7 @@ pub(super) fn write_page(
 /// Appends the answer to a request that came without TLS where only TLS is spoken.
 pub(super) fn write_without_tls(output: &mut Vec<u8>) {
     let body = "this port speaks HTTPS only; ask for https:// in place of http://\n";
-    start(output, 400, Some("close"))
+    start(output, 400, Persistence::CLOSE)
         .field("Content-Type", TEXT.as_bytes())
         .lines(NO_CACHE)
         .end_with_length(body.len() as u64);
@@ -272,7 +300,7 @@ pub(super) fn write_data_head(
 pub(super) fn write_failure(
     output: &mut Vec<u8>,
     failure: &Failure,
-    persistence: Option<&'static str>,
+    persistence: Persistence<'_>,
     is_head: bool,
     id: Option<&str>,
 ) {

@@ -6,10 +6,10 @@ use super::error::Failure;
 use super::head::{
     RangeRequest, ReadCondition, content_encoding, content_type, origin_form, refuse, ttl, wrong_method,
 };
-use super::lab;
 use super::list::ListQuery;
 use super::metrics::{self, Page};
 use super::reply::Answer;
+use super::{Worker, lab};
 use http1::request::{Head, Method};
 use kv::proto;
 use kv::{Key, Precondition, Version};
@@ -90,9 +90,10 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
     }
     if path == b"*" {
         // The parser lets only OPTIONS ask for the server as a whole (RFC 9110, 9.3.7).
-        return Ok(Action::Page(|_| Answer::Made { status: 204, version: None }));
+        let show = |_: &Worker| Answer::Made { status: 204, version: None };
+        return Ok(Action::Page(Page { path: "*", show, public: Some(show) }));
     }
-    if let Some((_, page)) = metrics::PAGES.iter().find(|(known, _)| known.as_bytes() == path) {
+    if let Some(page) = metrics::PAGES.iter().find(|page| page.path.as_bytes() == path) {
         return if is_read { Ok(Action::Page(*page)) } else { Err(wrong_method(PAGE_METHODS)) };
     }
     let query = target.get(path_end + 1..).unwrap_or_default();

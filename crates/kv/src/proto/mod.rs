@@ -49,3 +49,5 @@ pub const TIMING: &str = "weir-timing";
 pub const LISTENING: &str = "listening";
 /// The first word of a further line for each compatibility API: `compat crud 127.0.0.1:8081`.
 pub const COMPAT: &str = "compat";
+/// The first word of a further line for each address of its own that pages about the server have: `operations 127.0.0.1:9080`.
+pub const OPERATIONS: &str = "operations";

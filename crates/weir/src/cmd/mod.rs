@@ -22,6 +22,7 @@ mod report;
 mod selftest;
 mod serve;
 mod store;
+mod token;
 mod usage;
 
 use clap::{Parser, Subcommand};
@@ -50,6 +51,7 @@ enum Command {
     Store(store::Args),
     Completions(completions::Args),
     Man(man::Args),
+    Token(token::Args),
     #[cfg(feature = "lab")]
     Report(report::Args),
     #[cfg(feature = "lab")]
@@ -78,6 +80,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Store(args) => store::run(args),
             Command::Completions(args) => completions::run(&args),
             Command::Man(args) => man::run(&args),
+            Command::Token(args) => token::run(args),
             #[cfg(feature = "lab")]
             Command::Report(args) => report::run(args),
             #[cfg(feature = "lab")]

@@ -44,6 +44,7 @@ mod stores;
 mod faults;
 mod tidy;
 mod tls;
+mod tokens;
 mod usage;
 mod verify;
 mod workers;

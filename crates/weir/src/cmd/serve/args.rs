@@ -51,6 +51,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_TLS_CLIENT_CA")]
     pub(super) tls_client_ca: Option<PathBuf>,
 
+    /// Require a bearer token for requests, except for /healthz and /readyz. The file says what each token allows; `weir token` makes
+    /// one. It is read again when it changes, and on SIGHUP
+    #[arg(long, value_name = "FILE", env = "WEIR_TOKENS")]
+    pub(super) tokens: Option<PathBuf>,
+
+    /// Serve /metrics, /stats, /readyz, /healthz and /dashboard here, and at the other addresses only /readyz and /healthz. On a loopback
+    /// address or a Unix socket they need no token and no TLS. Repeatable; in WEIR_OPS_LISTEN and in the file, write a list
+    #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
+    pub(super) ops_listen: Vec<Listen>,
+
     /// Also serve the HTTP API of another system at this address; NAME is put-kv, crud, root or rpc (docs/reference.md).
     /// Repeatable; in WEIR_COMPAT and in the file, write a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
@@ -62,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
-    /// Allow an address that other machines can reach. The server has no TLS and no authentication
+    /// Allow an address that other machines can reach without both TLS and tokens
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 

@@ -70,7 +70,8 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     let server = Server::start(plan.options(), sockets, tiers).map_err(taken)?;
     // Before the address is printed: its reader may end the server at once.
     let draining = Arc::new(AtomicBool::new(false));
-    let mut signals = end_signals(&draining, plan.tls.is_some() || manager.is_there())?;
+    let reads_again = plan.tls.is_some() || plan.tokens.is_some();
+    let mut signals = end_signals(&draining, reads_again || manager.is_there())?;
     if plan.args.until_stdin_ends {
         let signals = signals.handle();
         std::thread::spawn(move || {
@@ -84,6 +85,9 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     }
     for (name, address) in &server.compat {
         say(format_args!("{} {name} {address}", kv::proto::COMPAT));
+    }
+    for address in &server.operations {
+        say(format_args!("{} {address}", kv::proto::OPERATIONS));
     }
     let stores: Vec<String> = plan.store_urls.iter().map(|url| store::redacted(url)).collect();
     let addresses: Vec<String> = server.addresses.iter().map(|at| place_of_values(plan, at)).collect();

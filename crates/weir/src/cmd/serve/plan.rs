@@ -6,7 +6,7 @@ use kv::Error;
 use kv::faults::{FaultInjector, FaultSpec};
 use kv::units::Size;
 use server::tiered::SHARDS_MAX;
-use server::{AccessLog, CompatListener, Options, Tls};
+use server::{AccessLog, CompatListener, Listen, Options, Tls, Tokens};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ pub(super) struct Plan {
     pub(super) faults: Option<Arc<FaultInjector>>,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) access_log: Option<Arc<AccessLog>>,
+    pub(super) tokens: Option<Arc<Tokens>>,
 }
 
 /// The caller's mistake, and what to do about it.
@@ -32,9 +33,11 @@ fn wrong<T>(what: impl Display, hint: impl Display) -> Result<T, Error> {
 pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     let lab = args.lab;
     let remote: Vec<&CompatListener> = args.compat.iter().filter(|at| !at.listen.is_local()).collect();
-    let own = args.listen.iter().find(|at| !at.is_local()).map(|at| format!("--listen {at}"));
+    let first =
+        |flag, list: &[Listen]| list.iter().find(|at| !at.is_local()).map(|at| format!("{flag} {at}"));
+    let own = first("--listen", &args.listen).or_else(|| first("--ops-listen", &args.ops_listen));
     let compat = remote.first().map(|at| format!("--compat {}={}", at.api.name, at.listen));
-    if let Some(flag) = own.or(compat) {
+    if let Some(flag) = own.as_ref().or(compat.as_ref()) {
         if lab {
             let hint = "with --lab anybody may clear the store: listen on 127.0.0.1";
             return wrong(format!("--lab and {flag} do not go together"), hint);
@@ -43,10 +46,24 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
             let what = format!("--compat {}={listen} would let anybody clear the store", api.name);
             return wrong(what, "listen on 127.0.0.1: this API has a route for that");
         }
-        if !args.insecure {
-            let what = format!("{flag} can be reached from other machines, without TLS or a password");
-            return wrong(what, "listen on 127.0.0.1, or add --insecure");
-        }
+    }
+    let missing = match (&args.tls_cert, &args.tokens) {
+        (Some(_), Some(_)) => None,
+        (Some(_), None) => Some("without tokens (--tokens)"),
+        (None, Some(_)) => Some("without TLS (--tls-cert, --tls-key)"),
+        (None, None) => Some("without TLS (--tls-cert, --tls-key) and tokens (--tokens)"),
+    };
+    let own = own.zip(missing);
+    // Compatibility APIs have neither.
+    if let Some((flag, missing)) = own.or(compat.map(|flag| (flag, "without TLS and tokens")))
+        && !args.insecure
+    {
+        let what = format!("{flag} can be reached from other machines, {missing}");
+        return wrong(what, "listen on 127.0.0.1, give what is missing, or add --insecure");
+    }
+    if let (Some(_), Some(CompatListener { api, listen })) = (&args.tokens, args.compat.first()) {
+        let what = format!("--tokens and --compat {}={listen} do not go together", api.name);
+        return wrong(what, "compatibility APIs know no tokens; leave one of the two out");
     }
     if args.batching == Batching::Off && !lab {
         return wrong("--batching off is for measurements only", "add --lab");
@@ -87,11 +104,12 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
             return wrong(format!("there is no {missing}"), "TLS needs --tls-cert and --tls-key");
         }
     };
+    let tokens = args.tokens.as_deref().map(Tokens::new).transpose()?.map(Arc::new);
     // Every server with --lab has an injector, also without faults at the start.
     let faults = lab.then(|| Arc::new(FaultInjector::new(faults)));
     let log = || Arc::new(AccessLog::new(args.access_log_sample, args.access_log_rate));
     let access_log = args.access_log.is_some().then(log);
-    Ok(Plan { args, store_urls, memory_budget, faults, access_log, tls })
+    Ok(Plan { args, store_urls, memory_budget, faults, access_log, tls, tokens })
 }
 
 impl Plan {
@@ -102,6 +120,8 @@ impl Plan {
         Options {
             listen: args.listen.clone(),
             tls: self.tls.clone(),
+            tokens: self.tokens.clone(),
+            ops_listen: args.ops_listen.clone(),
             compat: args.compat.clone(),
             stores: self
                 .store_urls
@@ -332,6 +352,17 @@ mod tests {
             (&["--config", file.to_str().unwrap()], "line 2: unknown field `chache-entries`"),
             (&["--listen", "0.0.0.0:80"], "can be reached from other machines"),
             (&["--listen", "127.0.0.1:80", "--listen", "[::]:80"], "--listen [::]:80 can be reached"),
+            (
+                &["--ops-listen", "0.0.0.0:80"],
+                "--ops-listen 0.0.0.0:80 can be reached from other machines, without TLS",
+            ),
+            (&["--listen", "0.0.0.0:80", "--tls-cert", "c"], "without tokens (--tokens); hint: "),
+            (&["--listen", "0.0.0.0:80", "--tokens", "t"], "without TLS (--tls-cert, --tls-key); hint: "),
+            (&["--tokens", "/nowhere.toml"], "cannot read /nowhere.toml"),
+            (
+                &["--tokens", "t", "--compat", "root=127.0.0.1:1"],
+                "--tokens and --compat root=127.0.0.1:1 do not go",
+            ),
             (&["--listen", "nowhere"], "--listen <ADDRESS:PORT>': it is no address with a port"),
             (&["--workers", "0"], "0 is not in 1.."),
             (

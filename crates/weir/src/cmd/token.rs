@@ -1,0 +1,120 @@
+//! `weir token`: makes a token, and its entry for the file that `weir serve --tokens` reads.
+
+use super::say;
+use clap::builder::PossibleValuesParser;
+use kv::Error;
+use kv::units::Span;
+use server::{Tokens, VERBS, random_token, token_hash};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Make a token for clients of a server with --tokens
+///
+/// The token is printed once; the file has its SHA-256 only. With --tokens the entry is added to the file, and the token is all that
+/// is printed. Otherwise the entry follows it, after an empty line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Whose token it is: a word for the log and for errors
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// What it allows: read (GET of keys), write (PUT, DELETE), list, watch, admin (metrics, statistics, lab routes)
+    #[arg(long, value_name = "VERB,…", value_delimiter = ',', default_value = "read,write,list,watch", value_parser = PossibleValuesParser::new(VERBS))]
+    verbs: Vec<String>,
+
+    /// Only for keys that begin with this
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    prefix: String,
+
+    /// Until when: an instant as in 2027-01-31T00:00:00Z, or a time from now as in 720h [default: for ever]
+    #[arg(long, value_name = "WHEN", value_parser = instant)]
+    expires: Option<SystemTime>,
+
+    /// Maximum number of requests per second
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+
+    /// Maximum number of requests at once, if fewer came before [default: those of a second]
+    #[arg(long, value_name = "N", requires = "rate")]
+    burst: Option<u32>,
+
+    /// Add the entry to this file
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Error> {
+    let token = random_token()?;
+    let entry = entry(&args, &token);
+    let Some(file) = &args.tokens else {
+        say(format_args!("{token}\n\n{entry}"));
+        return Ok(());
+    };
+    add(file, &entry)?;
+    say(token);
+    Ok(())
+}
+
+/// The lines for the file.
+fn entry(args: &Args, token: &str) -> String {
+    // A string in TOML may be written as in JSON.
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let verbs: Vec<String> = args.verbs.iter().map(|verb| quoted(verb)).collect();
+    let mut lines = format!(
+        "[[token]]\nname = {}\nsha256 = \"{}\"\nverbs = [{}]\nprefix = {}\n",
+        quoted(&args.name),
+        token_hash(token),
+        verbs.join(", "),
+        quoted(&args.prefix)
+    );
+    if let Some(expires) = args.expires {
+        lines += &format!("expires = {}\n", humantime::format_rfc3339_seconds(expires));
+    }
+    if let Some(rate) = args.rate {
+        lines += &format!("rate = {rate:?}\n");
+    }
+    if let Some(burst) = args.burst {
+        lines += &format!("burst = {burst}\n");
+    }
+    lines
+}
+
+/// Replaces the file by one that has the entry, too: a server that reads it meanwhile finds the old one or the new one.
+fn add(file: &Path, entry: &str) -> Result<(), Error> {
+    let failed = |error: std::io::Error| Error::new(format_args!("cannot write {}: {error}", file.display()));
+    let before = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(Error::input(format_args!("cannot read {}: {error}", file.display()))),
+    };
+    let new = file.with_extension("new");
+    let gap = if before.is_empty() || before.ends_with("\n\n") { "" } else { "\n" };
+    let mut out =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
+    if let Ok(old) = std::fs::metadata(file) {
+        out.set_permissions(old.permissions()).map_err(failed)?;
+    }
+    out.write_all(format!("{before}{gap}{entry}").as_bytes())
+        .and_then(|()| out.sync_all())
+        .map_err(failed)?;
+    // What the server would refuse is not put in place of what it takes.
+    if let Err(error) = Tokens::new(&new) {
+        let _ = std::fs::remove_file(&new);
+        return Err(error);
+    }
+    std::fs::rename(&new, file).map_err(failed)
+}
+
+fn instant(text: &str) -> Result<SystemTime, String> {
+    if let Ok(at) = humantime::parse_rfc3339(text) {
+        return Ok(at);
+    }
+    let Span(time) = text.parse().map_err(|_| {
+        "it is no instant and no time from now; hint: write it as in 2027-01-31T00:00:00Z or 720h".to_owned()
+    })?;
+    let century = Duration::from_secs(100 * 365 * 24 * 3600);
+    if time > century { Err("it is too far away".into()) } else { Ok(SystemTime::now() + time) }
+}
