@@ -118,6 +118,7 @@ impl Failure {
         let (code, detail) = match error.kind() {
             // A read may be asked again whatever became of it.
             Kind::Unknown => return Failure::new(504, "store_timeout", "the store did not answer in time"),
+            Kind::Unfit => return Failure::new(400, "unfit", error.to_string()),
             Kind::Overloaded => ("overloaded", "too many requests wait for the store; ask again later"),
             Kind::Rejected => (REFUSED, "the store refuses this; the server's log says why"),
             Kind::Refused => (REFUSED, "the store refuses every write now; the server's log says why"),
@@ -164,6 +165,7 @@ mod tests {
             (Kind::Rejected, 503, Outcome::NotApplied),
             (Kind::Refused, 503, Outcome::NotApplied),
             (Kind::Taken, 503, Outcome::NotApplied),
+            (Kind::Unfit, 400, Outcome::NotApplied),
             (Kind::Unknown, 504, Outcome::Unknown),
         ] {
             let failure = Failure::of_write(WriteError::Store(Error::new(kind, "x")));

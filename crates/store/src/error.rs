@@ -20,6 +20,8 @@ pub enum Kind {
     Retry,
     /// The store refuses something in this batch. Nothing has happened.
     Rejected,
+    /// There is never a row with such a key or value in the store. Nothing has happened.
+    Unfit,
     /// The store refuses every write for now, whatever is in it: its disk is full, its locks are held. Nothing has
     /// happened.
     Refused,
@@ -34,7 +36,7 @@ pub enum Kind {
 impl Kind {
     /// Whether the session that failed so is of no more use.
     pub fn ends_session(self) -> bool {
-        !matches!(self, Kind::Retry | Kind::Rejected | Kind::Refused | Kind::Overloaded)
+        !matches!(self, Kind::Retry | Kind::Rejected | Kind::Unfit | Kind::Refused | Kind::Overloaded)
     }
 }
 

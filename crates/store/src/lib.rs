@@ -63,6 +63,22 @@ pub trait Store: Send + Sync {
     fn flush(&self) -> Option<Arc<Flush>> {
         None
     }
+
+    /// Lets others write the rows while it is acquired: the caller caches none. Error: [`Kind::Config`], the rows are weir's own.
+    fn allow_foreign_writers(&mut self) -> Result<(), Error> {
+        Err(only_user_tables("it"))
+    }
+
+    /// Why there can be no row under `key`, or not this one, if that is so: [`Kind::Unfit`]. Once it was acquired.
+    fn refuses(&self, _key: &Key, _row: Option<&Row>) -> Option<Error> {
+        None
+    }
+}
+
+fn only_user_tables(shown: &str) -> Error {
+    let why =
+        "the tables of weir have one writer; name one of your own with ?table=NAME&key=COLUMN&value=COLUMN";
+    Error::new(Kind::Config, format!("--foreign-writers does not go with this store ({shown}): {why}"))
 }
 
 /// A store held for this server alone, until dropped.
@@ -93,6 +109,11 @@ pub trait Session: Send {
     /// The rows under `keys`, which are distinct, in their order; `None` where absent. Of several keys it may answer only the
     /// first ones, at least one, if their rows are large.
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>>;
+
+    /// What is read from here to the next write decides it: if that has changed meanwhile, the write fails with [`Kind::Retry`].
+    fn begin_decision(&mut self) {
+        // Nobody else writes the rows.
+    }
 
     /// Applies `writes`, whose keys are distinct and ascending. `Ok` means durable, and says of each what it found; an
     /// error says by its kind whether they may have happened, and holds for all of them.

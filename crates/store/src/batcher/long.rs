@@ -90,7 +90,15 @@ impl Request for LongRequest {
                     LongRequest::Atomic { operations, mut reply } => {
                         // Until the answer: what a later write of these keys puts into the cache is newer.
                         let _alone = shared.atomic.write().await;
-                        let done = apply(session, &operations, shared).await;
+                        let mut tries = 0;
+                        let done = loop {
+                            match apply(session, &operations, shared).await {
+                                Err(error) if error.kind() == Kind::Retry && tries < RETRIES_MAX => {
+                                    tries += 1
+                                }
+                                done => break done,
+                            }
+                        };
                         let ended = done.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
                         answer_batch(|| reply.give(done));
                         ended
@@ -160,6 +168,7 @@ async fn apply(
     let mut rows: BTreeMap<&Key, Option<Row>> =
         operations.iter().map(|operation| (&operation.key, None)).collect();
     let keys: Vec<Key> = rows.keys().map(|key| (*key).clone()).collect();
+    session.begin_decision();
     let stored = read(session, &keys).await.map_err(|error| match error.kind() {
         // Nothing was sent to be written.
         Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
@@ -200,17 +209,11 @@ async fn apply(
         answers.push(AtomicAnswer::Written(Written::Applied { version, existed, row, superseded: false }));
     }
     let writes: Vec<Write> = writes.into_values().map(|(write, _)| write).collect();
-    let mut tries = 0;
-    loop {
-        match session.write(&writes).await {
-            Err(error) if error.kind() == Kind::Retry && tries < RETRIES_MAX => tries += 1,
-            Err(error) => return Err(error),
-            Ok(found) if found.contains(&Found::Newer) => {
-                // Somebody else writes the store, and part of this is in it.
-                let what = "the store holds a newer version of a key: something else writes it";
-                return Err(Error::new(Kind::Unknown, what));
-            }
-            Ok(_) => return Ok(AtomicOutcome::Applied(answers)),
-        }
+    let found = session.write(&writes).await?;
+    if found.contains(&Found::Newer) {
+        // Somebody else writes the store, and part of this is in it.
+        let what = "the store holds a newer version of a key: something else writes it";
+        return Err(Error::new(Kind::Unknown, what));
     }
+    Ok(AtomicOutcome::Applied(answers))
 }

@@ -335,7 +335,10 @@ impl Batcher {
     }
 
     /// Reads the row under `key`, `None` if absent.
-    pub fn read(&self, key: Key, reply: Reply<Option<Row>>) {
+    pub fn read(&self, key: Key, mut reply: Reply<Option<Row>>) {
+        if let Some(error) = self.shared.store.refuses(&key, None) {
+            return reply.give(Err(error));
+        }
         self.push(&self.reads, self.queue_of(&self.reads, &key), ReadRequest { key, reply });
     }
 
@@ -343,6 +346,10 @@ impl Batcher {
     pub fn write(&self, mut request: WriteRequest) {
         if self.writes.count() == 0 {
             return request.reply.give(Err(Error::new(Kind::Rejected, "a replica is only read")));
+        }
+        let row = if let Intent::Put(row) = &request.intent { Some(row) } else { None };
+        if let Some(error) = self.shared.store.refuses(&request.key, row) {
+            return request.reply.give(Err(error));
         }
         if self.batching() == Batching::Off && request.condition != Precondition::None {
             let what = "with batching off writes have no order, so conditional ones are refused";
@@ -369,6 +376,13 @@ impl Batcher {
     pub fn write_atomically(&self, operations: Vec<AtomicOperation>, mut reply: Reply<AtomicOutcome>) {
         if self.long.count() == 0 {
             return reply.give(Err(Error::new(Kind::Rejected, "a replica is only read")));
+        }
+        let refused = operations.iter().find_map(|AtomicOperation { key, intent, .. }| {
+            let row = if let Some(Intent::Put(row)) = intent { Some(row) } else { None };
+            self.shared.store.refuses(key, row)
+        });
+        if let Some(error) = refused {
+            return reply.give(Err(error));
         }
         let expires = |operation: &AtomicOperation| matches!(&operation.intent, Some(Intent::Put(row)) if row.attributes().expires.is_some());
         if operations.iter().any(expires) {

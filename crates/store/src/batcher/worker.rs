@@ -484,7 +484,7 @@ async fn commit(
         }
         Err(error) => error,
     };
-    if error.kind() == Kind::Rejected {
+    if matches!(error.kind(), Kind::Rejected | Kind::Unfit) {
         match batch::divide(groups) {
             Ok(parts) => {
                 // In their order: they may be of one key.
@@ -517,24 +517,25 @@ async fn write(
         shared.status.borrow().epoch()?;
         Some(no_clear)
     };
-    let mut current = Vec::with_capacity(conditional.len());
-    while current.len() < conditional.len() {
-        let rows = session.read(&conditional[current.len()..]).await.map_err(|error| match error.kind() {
-            // Nothing was sent to be written.
-            Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
-            _ => error,
-        })?;
-        current.extend(rows);
-    }
-    let mut current = current.into_iter();
-    for group in &mut *groups {
-        let stored = is_read(&&*group).then(|| current.next().flatten());
-        group.decide(stored, &shared.clock, || shared.next_version());
-    }
-    let writes = batch::writes(groups);
     let mut tries = 0;
     loop {
-        match session.write(&writes).await {
+        session.begin_decision();
+        let mut current = Vec::with_capacity(conditional.len());
+        while current.len() < conditional.len() {
+            let rows =
+                session.read(&conditional[current.len()..]).await.map_err(|error| match error.kind() {
+                    // Nothing was sent to be written.
+                    Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
+                    _ => error,
+                })?;
+            current.extend(rows);
+        }
+        let mut current = current.into_iter();
+        for group in &mut *groups {
+            let stored = is_read(&&*group).then(|| current.next().flatten());
+            group.decide(stored, &shared.clock, || shared.next_version());
+        }
+        match session.write(&batch::writes(groups)).await {
             Err(error) if error.kind() == Kind::Retry && tries < RETRIES_MAX => tries += 1,
             answer => return answer,
         }

@@ -7,27 +7,26 @@
 //! newer epoch and fails. So a write of a dead server can neither overwrite nor restore anything. Under the first lock a lease
 //! also compares the table `weir_map`, which says which shard the database is, with the shard that it was given as.
 
+mod connect;
 pub mod replica;
 mod session;
 mod tls;
+mod user_table;
 
-use super::password::{Passfile, Password, default_passfile};
+use super::password::Password;
 use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtaken, taken};
-use super::store_url::StoreUrl;
-use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, redacted};
-use kv::{Timestamp, Version};
+use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, only_user_tables};
+use kv::{Key, Row, Timestamp, Version};
 use session::PostgresSession;
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, LazyLock, OnceLock};
 use tls::Tls;
 use tokio::task::JoinHandle;
-use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{WasNull, WrongType};
-use tokio_postgres::{Client, Config, Connection, Socket};
+use tokio_postgres::{Client, Config};
+use user_table::{Names, UserTable, VERSIONS, VERSIONS_TABLE};
 
 /// The first half of the advisory locks' keys: `weir` in ASCII.
 const LOCK_SPACE: i32 = 0x7765_6972;
@@ -88,26 +87,15 @@ static PROCESS: LazyLock<u64> =
 /// Stores opened by this process.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 
-/// The parameters of a URL that the driver knows what to do with.
-const DRIVER_PARAMETERS: [&str; 11] = [
-    "host",
-    "hostaddr",
-    "port",
-    "user",
-    "dbname",
-    "options",
-    "channel_binding",
-    "sslnegotiation",
-    "target_session_attrs",
-    "keepalives",
-    "load_balance_hosts",
-];
-
 pub(super) struct Postgres {
     /// Without the password.
     config: Config,
     password: Password,
     tls: Tls,
+    /// A table of somebody else, if the rows are there, and what it turned out to be.
+    user_table: Option<(Names, OnceLock<Arc<UserTable>>)>,
+    /// Others may write the rows at any time, and nothing is cached.
+    others_write: bool,
     /// Tells its owner's sessions from those of the process's other stores.
     number: usize,
     /// For messages, without the password.
@@ -115,127 +103,6 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
-    pub(super) fn open(url: &str) -> Result<Postgres, Error> {
-        let shown: Arc<str> = redacted(url).into();
-        let wrong = |why: String| Error::new(Kind::Config, format!("{shown} is no PostgreSQL URL: {why}"));
-        let mut url = StoreUrl::parse(url).map_err(wrong)?;
-        let (given, file) = (url.take("password").or(url.password.take()), url.take("password-file"));
-        let passfile = url.take("passfile");
-        // Both are for weir to say.
-        for ignored in ["application_name", "connect_timeout"] {
-            url.take(ignored);
-        }
-        let mut fields: BTreeMap<&str, String> =
-            DRIVER_PARAMETERS.into_iter().filter_map(|name| Some((name, url.take(name)?))).collect();
-        let is_named_twice = url.host.is_some() && fields.contains_key("host");
-        let port = url.port.unwrap_or(5432).to_string();
-        let parts = [
-            ("host", url.host.take()),
-            ("user", url.user.take()),
-            ("dbname", url.database.take()),
-            ("port", Some(port)),
-        ];
-        for (name, value) in parts {
-            value.map(|value| fields.entry(name).or_insert(value));
-        }
-        let places = ["host", "hostaddr"].map(|name| fields.get(name).cloned());
-        // Each session would take the first one that answers: some the primary, some a standby, which is behind.
-        if is_named_twice || places.iter().flatten().any(|place| place.contains(',')) {
-            return Err(wrong("it names several hosts; name the primary alone".into()));
-        }
-        let [host, address] = places;
-        let host = host.or(address);
-        let is_local = host.as_ref().is_some_and(|host| host.starts_with('/'));
-        let tls = Tls::of(&mut url, is_local).map_err(wrong)?;
-        let tls_parameters = tls::PARAMETERS.map(|(name, _)| name);
-        let known = [&tls_parameters[..], &DRIVER_PARAMETERS, &["password-file", "passfile"]].concat();
-        url.finish(&known).map_err(wrong)?;
-        // The name in a certificate is compared with it.
-        host.clone().map(|host| fields.entry("host").or_insert(host));
-        let text: Vec<String> =
-            fields.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
-        let mut config: Config = text.join(" ").parse().map_err(|error| wrong(cause(&error)))?;
-        config.connect_timeout(Duration::from_secs(5)).keepalives_idle(Duration::from_secs(10));
-        // A peer that vanished must not hold a worker for the kernel's 15 minutes, and the cache must not be served for long
-        // while another server may own the store.
-        config.keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
-        config.tcp_user_timeout(Duration::from_secs(15));
-        let user =
-            config.get_user().map(str::to_owned).or_else(|| std::env::var("USER").ok()).unwrap_or_default();
-        let database = config.get_dbname().map_or_else(|| user.clone(), str::to_owned);
-        let port = config.get_ports().first().map_or(String::new(), u16::to_string);
-        let known =
-            Password::of_url(given, file).map_err(wrong)?.or_else(|| Password::of_variable("PGPASSWORD"));
-        let password = known.unwrap_or_else(|| {
-            let path = passfile
-                .or_else(|| std::env::var("PGPASSFILE").ok())
-                .map(Into::into)
-                .or_else(default_passfile);
-            // As libpq calls the usual directory of its sockets.
-            let host = host
-                .filter(|host| host != "/var/run/postgresql" && host != "/tmp")
-                .unwrap_or("localhost".into());
-            let wanted = [host, port, database, user];
-            path.map_or(Password::None, |path| {
-                Password::Passfile(Passfile { path, wanted, has_warned: AtomicBool::new(false) })
-            })
-        });
-        Ok(Postgres { config, password, tls, number: OPENED.fetch_add(1, Relaxed), shown })
-    }
-
-    /// Connects. The second part ends with the connection, and says why.
-    async fn dial(&self, purpose: &str) -> Setup<(Client, JoinHandle<String>)> {
-        let mut config = self.config.clone();
-        config.application_name(format!("weir {purpose}"));
-        if let Some(password) = self.password.read()? {
-            config.password(password);
-        }
-        let (client, connection) = self.connect(config).await?;
-        let ended = tokio::spawn(async move {
-            match connection.await {
-                Ok(()) => "the connection was closed".to_owned(),
-                Err(error) => cause(&error),
-            }
-        });
-        // The server has to notice when we are gone, because it holds our locks until then; and it must not end idle sessions.
-        let settings = "SELECT set_config(name, CASE name
-                WHEN 'tcp_keepalives_idle' THEN '10' WHEN 'tcp_keepalives_interval' THEN '2'
-                WHEN 'tcp_keepalives_count' THEN '3' ELSE '0' END, false)
-            FROM pg_settings WHERE name IN ('tcp_keepalives_idle', 'tcp_keepalives_interval',
-                'tcp_keepalives_count', 'idle_session_timeout')";
-        client.query(settings, &[]).await?;
-        Ok((client, ended))
-    }
-
-    /// Connects with TLS or without, as the URL says.
-    async fn connect(&self, mut config: Config) -> Setup<(Client, Connection<Socket, tls::Stream>)> {
-        let failed = |why| Error::new(Kind::Config, format!("cannot reach store {}: {why}", self.shown));
-        let connector = self.tls.connector().map_err(failed)?;
-        let mut first_failure = None;
-        for attempt in self.tls.tries() {
-            config.ssl_mode(attempt.mode);
-            let error = match config.connect(connector.clone()).await {
-                Ok(connected) => return Ok(connected),
-                Err(error) => error,
-            };
-            let explained = self.tls.explain(&error);
-            // What another way to connect may change: what the server says, and what became of TLS.
-            let may_differ = error.as_db_error().is_some() || explained.is_some();
-            let offers_none = explained.as_ref().is_some_and(|why| why.contains(tls::OFFERS_NONE));
-            let failure = match explained {
-                Some(why) => Failure::Database(Meaning::Login, one_line(&why)),
-                None => error.into(),
-            };
-            match first_failure.take() {
-                None if attempt.may_fail && may_differ => first_failure = Some(failure),
-                // What failed with TLS says more, unless there is none.
-                Some(first) if attempt.mode == SslMode::Disable || offers_none => return Err(first),
-                _ => return Err(failure),
-            }
-        }
-        Err(failed("there is no way to connect".into()).into())
-    }
-
     /// Runs a step of the setup in limited time; `what` it does is for the message.
     async fn setup<T>(&self, what: &str, step: impl Future<Output = Setup<T>>) -> Result<T, Error> {
         sql::setup(&self.shown, what, step).await
@@ -247,17 +114,32 @@ impl Postgres {
         if !lock.await?.get::<_, bool>(0) {
             return Err(self.taken(&client).await.into());
         }
-        make_tables(&client, &TABLES).await?;
-        if self.admits(&client, part).await? {
+        let (rows, table) = match &self.user_table {
+            None => {
+                make_tables(&client, &TABLES).await?;
+                (ROWS, ROWS.to_owned())
+            }
+            Some((names, known)) => {
+                let table = Arc::new(UserTable::examine(&client, names, self.others_write).await?);
+                let name = table.table.clone();
+                // The first look counts: the database checks again what it lets through.
+                known.get_or_init(|| table);
+                make_tables(&client, &[(VERSIONS, VERSIONS_TABLE), TABLES[1], TABLES[2]]).await?;
+                (VERSIONS, name)
+            }
+        };
+        if self.admits(&client, part, &table).await? {
             client.execute("INSERT INTO weir_map (map) VALUES ($1)", &[&part.map()]).await?;
         }
         self.end_earlier_sessions(&client).await?;
         let raised = match client.query_opt(RAISE, &[]).await? {
             Some(raised) => raised,
-            None => client.query_one(FIRST_EPOCH, &[&(Version::COUNTER_BITS as i32)]).await?,
+            None => {
+                client.query_one(&FIRST_EPOCH.replace(ROWS, rows), &[&(Version::COUNTER_BITS as i32)]).await?
+            }
         };
         let epoch: i64 = raised.try_get(0)?;
-        let time = client.query_one(TIME, &[]).await?;
+        let time = client.query_one(&TIME.replace(ROWS, rows), &[]).await?;
         let (now, may_expire) = (Timestamp(time.try_get::<_, i64>(0)? as u64), time.try_get(1)?);
         let release = format!("SELECT pg_advisory_unlock({LOCK_SPACE}, {LOCK_SESSIONS})");
         client.batch_execute(&release).await?;
@@ -265,13 +147,13 @@ impl Postgres {
     }
 
     /// Whether this database may be used as `part`; `Ok(true)`: the map is not written yet. The tables exist.
-    async fn admits(&self, client: &Client, part: Part) -> Setup<bool> {
+    async fn admits(&self, client: &Client, part: Part, table: &str) -> Setup<bool> {
         let what = "SELECT (SELECT map FROM weir_map), EXISTS (SELECT FROM weir_kv),
-            EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
-        let row = client.query_one(what, &[]).await?;
+            EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass($1))";
+        let row = client.query_one(&what.replace(ROWS, table), &[&table]).await?;
         if row.get(2) {
             return refuse(format!(
-                "{} is a replica: a subscription writes its table weir_kv; drop that before it is served",
+                "{} is a replica: a subscription writes its table {table}; drop that before it is served",
                 self.shown
             ));
         }
@@ -339,18 +221,16 @@ impl Postgres {
         let plans =
             "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off";
         client.batch_execute(plans).await?;
-        self.prepared(client, ended).await
+        match self.user_table.as_ref().and_then(|(_, known)| known.get()) {
+            None => self.prepared(client, ended).await,
+            Some(table) => Arc::clone(table).session(Arc::clone(&self.shown), client, ended).await,
+        }
     }
 
     /// The session on a connection that lacks only its statements.
     async fn prepared(&self, client: Client, ended: JoinHandle<String>) -> Setup<Box<dyn Session>> {
         Ok(Box::new(PostgresSession::prepare(Arc::clone(&self.shown), client, ended).await?))
     }
-}
-
-/// A value as it stands in the text of settings that libpq and the driver read.
-fn quoted(value: &str) -> String {
-    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 /// A lease that lasts as long as a connection, which `ended` says. Locks are held as long as the session lives, and the session
@@ -372,6 +252,17 @@ async fn make_tables(client: &Client, tables: &[(&str, &str)]) -> Setup<()> {
     for (name, make) in tables {
         let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[name]).await?;
         if !there.get::<_, bool>(0) {
+            let right = "SELECT current_schema()::text, current_user::text,
+                coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)";
+            let right = client.query_one(right, &[]).await?;
+            let (schema, user): (Option<&str>, &str) = (right.get(0), right.get(1));
+            if !right.get::<_, bool>(2) {
+                let schema = schema.unwrap_or("public");
+                let grant = format!("GRANT CREATE ON SCHEMA \"{schema}\" TO \"{user}\"");
+                return refuse(format!(
+                    "{user} may not make the table {name} in the schema {schema}; run {grant}"
+                ));
+            }
             client.batch_execute(&format!("BEGIN; {make}; COMMIT")).await?;
         }
     }
@@ -390,6 +281,19 @@ impl Store for Postgres {
     fn workers(&self) -> Workers {
         // Two batches in flight keep a backend busy while the other waits for its flush; see docs/decisions/0004.
         Workers { read: 2, write: 2 }
+    }
+
+    fn allow_foreign_writers(&mut self) -> Result<(), Error> {
+        self.others_write = true;
+        match &self.user_table {
+            Some(_) => Ok(()),
+            None => Err(only_user_tables(&self.shown)),
+        }
+    }
+
+    fn refuses(&self, key: &Key, row: Option<&Row>) -> Option<Error> {
+        let (_, table) = self.user_table.as_ref()?;
+        table.get()?.refuses(key, row)
     }
 }
 
@@ -435,27 +339,4 @@ fn cause(error: &tokio_postgres::Error) -> String {
         (None, Some(source)) => source.to_string(),
         (None, None) => error.to_string(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn several_hosts_are_refused() {
-        for url in [
-            "postgres://u@a,b/d",
-            "postgres://u@a:5432,b:5433/d",
-            "postgres://u@a/d?host=b",
-            "postgres:///d?host=a,b",
-            "postgres://u@a/d?hostaddr=127.0.0.1,127.0.0.2",
-        ] {
-            let error = Postgres::open(url).err().unwrap_or_else(|| panic!("{url}"));
-            assert_eq!(error.kind(), Kind::Config, "{url}");
-            assert!(error.to_string().ends_with("names several hosts; name the primary alone"), "{error}");
-        }
-        for url in ["postgres://u@a/d", "postgres:///d?host=a", "postgres://u@a/d?hostaddr=127.0.0.1"] {
-            assert!(Postgres::open(url).is_ok(), "{url}");
-        }
-    }
 }

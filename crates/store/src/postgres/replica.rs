@@ -3,7 +3,8 @@
 //! Its names are fixed: the publication `weir` in every store, and on the replica one subscription for each, `weir_0`,
 //! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
 
-use super::{Postgres, ROWS, ROWS_TABLE, TABLES, TIME, cause, lease, make_tables, quoted, refuse};
+use super::connect::quoted;
+use super::{Postgres, ROWS, ROWS_TABLE, TABLES, TIME, cause, lease, make_tables, refuse};
 use crate::batcher::start_thread;
 use crate::sql::{Failure, Setup, Step};
 use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
@@ -36,7 +37,13 @@ fn open_each(urls: &[impl AsRef<str>]) -> Result<Vec<Postgres>, Error> {
 
 fn parse(url: &str) -> Result<Postgres, Error> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        return Postgres::open(url);
+        let postgres = Postgres::open(url)?;
+        if postgres.user_table.is_some() {
+            let message =
+                format!("{} has its rows in a table of others, which no replica follows", postgres.shown);
+            return Err(Error::new(Kind::Config, message));
+        }
+        return Ok(postgres);
     }
     let shown = crate::redacted(url);
     let message = format!("{shown} can neither be nor have a replica; only postgres:// stores can");
@@ -113,7 +120,7 @@ async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
     let shown = &primary.shown;
     let (client, _) = primary.setup("connect", primary.dial("replica init")).await?;
     make_tables(&client, &TABLES).await?;
-    primary.admits(&client, part).await?;
+    primary.admits(&client, part, ROWS).await?;
     let what = "SELECT current_setting('wal_level'),
         (SELECT system_identifier::text FROM pg_control_system()),
         EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1),

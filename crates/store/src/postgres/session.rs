@@ -203,7 +203,11 @@ impl Session for PostgresSession {
 }
 
 /// The row under `key`, of columns in the order of [`READ_ONE`].
-fn row_of(key: &Key, value: &[u8], row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
+pub(super) fn row_of(
+    key: &Key,
+    value: &[u8],
+    row: &tokio_postgres::Row,
+) -> Result<Row, tokio_postgres::Error> {
     let expires = row.try_get::<_, Option<i64>>(5)?.map(|at| Timestamp(at as u64));
     let (content_type, content_encoding) = (row.try_get(2)?, row.try_get(4)?);
     let version = Version(row.try_get::<_, i64>(3)? as u64);
@@ -211,8 +215,8 @@ fn row_of(key: &Key, value: &[u8], row: &tokio_postgres::Row) -> Result<Row, tok
 }
 
 /// Rows by their first column, the key.
-type ByKey<'r> = HashMap<&'r [u8], &'r tokio_postgres::Row, foldhash::fast::RandomState>;
+pub(super) type ByKey<'r> = HashMap<&'r [u8], &'r tokio_postgres::Row, foldhash::fast::RandomState>;
 
-fn by_key(rows: &[tokio_postgres::Row]) -> Result<ByKey<'_>, tokio_postgres::Error> {
+pub(super) fn by_key(rows: &[tokio_postgres::Row]) -> Result<ByKey<'_>, tokio_postgres::Error> {
     rows.iter().map(|row| Ok((row.try_get(0)?, row))).collect()
 }

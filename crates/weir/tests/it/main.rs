@@ -46,6 +46,7 @@ mod tidy;
 mod tls;
 mod tokens;
 mod usage;
+mod user_table;
 mod verify;
 mod workers;
 mod workloads;

@@ -87,6 +87,10 @@ pub(crate) struct Args {
     )]
     pub(super) store: Vec<String>,
 
+    /// Other programs write the table that --store names with table=: nothing is cached, and each answer is what the database has
+    #[arg(long, env = "WEIR_FOREIGN_WRITERS", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    pub(super) foreign_writers: bool,
+
     /// A replica to read from while a store is unavailable; such answers may be stale and are marked detail=replica in Cache-Status
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
     pub(super) read_fallback: Option<String>,

@@ -132,7 +132,10 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
     let bytes = usize::try_from(args.cache_bytes.0).unwrap_or(usize::MAX);
     let share = cache::Limits { entries: args.cache_entries / of, bytes: bytes / of };
     let shards = plan.store_urls.iter().map(|url| {
-        let store = store::open(url)?;
+        let mut store = store::open(url)?;
+        if args.foreign_writers {
+            store.allow_foreign_writers()?;
+        }
         let best = match args.batching {
             Batching::On => store.workers(),
             Batching::Off => UNBATCHED_WORKERS,

@@ -30,7 +30,11 @@ fn wrong<T>(what: impl Display, hint: impl Display) -> Result<T, Error> {
 }
 
 /// The plan that the settings make, or the first of them that is wrong.
-pub(super) fn plan(args: Args) -> Result<Plan, Error> {
+pub(super) fn plan(mut args: Args) -> Result<Plan, Error> {
+    if args.foreign_writers {
+        // A cached row could be older than what another program wrote.
+        args.cache_entries = 0;
+    }
     let lab = args.lab;
     let remote: Vec<&CompatListener> = args.compat.iter().filter(|at| !at.listen.is_local()).collect();
     let first =
