@@ -5,7 +5,6 @@
 
 use super::error::Failure;
 use super::head::origin_form;
-use super::reply::Request;
 use crate::tiered::Served;
 use http1::request::{Head, Method};
 use kv::Outcome;
@@ -19,7 +18,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Add;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Most bytes of lines that wait to be written.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
@@ -181,17 +180,17 @@ impl Recorder {
         Box::new(Entry { is_sampled, id, target, method: head.method, before })
     }
 
-    /// Logs an answered request, if it is to be logged. `now` are the bytes of its connection after the answer was written.
+    /// Logs an answered request and when it began, if it is to be logged. `now` are the bytes of its connection after the answer was
+    /// written.
     pub(super) fn record(
         &self,
-        request: &Request,
+        (entry, started): (Option<&Entry>, Instant),
         status: u16,
         served: Option<Served>,
         failure: Option<&Failure>,
         now: Bytes,
         client: Option<&str>,
     ) {
-        let entry = request.entry.as_deref();
         if !entry.is_some_and(|entry| entry.is_sampled) && !is_logged_always(status) {
             return;
         }
@@ -219,7 +218,7 @@ impl Recorder {
             let (read, written) = (now.read - before.read, now.written - before.written);
             let _ = write!(lines, "\",\"bytes_in\":{read},\"bytes_out\":{written}");
         }
-        let duration = micros(request.started.elapsed());
+        let duration = micros(started.elapsed());
         let _ = write!(lines, ",\"status\":{status},\"duration_us\":{duration}");
         if let Some(served) = served {
             let _ = write!(lines, ",\"cache\":\"{}\"", cache_word(served));
@@ -332,7 +331,6 @@ mod tests {
     use super::*;
     use http1::{Limits, Slots, request};
     use serde_json::json;
-    use std::time::Instant;
 
     /// The lines that `answers` to requests with these start lines and fields leave.
     fn lines(log: AccessLog, answers: &[(&str, &str, u16)]) -> Vec<serde_json::Value> {
@@ -341,12 +339,11 @@ mod tests {
             let text = format!("{start} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
             let mut slots = Slots::default();
             let head = request::parse(text.as_bytes(), &Limits::USUAL, &mut slots).unwrap().unwrap();
-            let mut request = Request::of(&head, Instant::now());
-            request.entry = Some(recorder.entry(&head, recorder.samples(), Bytes { read: 10, written: 20 }));
+            let entry = recorder.entry(&head, recorder.samples(), Bytes { read: 10, written: 20 });
             let failure = Failure::new(*status, "why", "what").not_applied();
             let failure = (*status >= 400).then_some(&failure);
             recorder.record(
-                &request,
+                (Some(&entry), Instant::now()),
                 *status,
                 Some(Served::Hit),
                 failure,

@@ -208,7 +208,7 @@ impl<S: Stream> Connection<S> {
                         request.entry = Some(recorder.entry(&head, true, before));
                         let head = Bytes { read: head_bytes as u64, written: 0 };
                         let (now, client) = (self.wire.bytes() + head, self.wire.client());
-                        recorder.record(&request, status, Some(Served::Hit), None, now, client);
+                        recorder.record(request.logged(), status, Some(Served::Hit), None, now, client);
                     }
                     self.wire.answered_at_once += 1;
                     Task::Answered(request.keep_alive)
@@ -448,7 +448,7 @@ impl<S: Stream> Connection<S> {
         let worker = &self.wire.worker;
         worker.metrics.answered(request.method, status, request.started.elapsed());
         if let Some(recorder) = &worker.recorder {
-            recorder.record(request, status, served, failure, self.wire.bytes(), self.wire.client());
+            recorder.record(request.logged(), status, served, failure, self.wire.bytes(), self.wire.client());
         }
     }
 }

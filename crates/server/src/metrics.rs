@@ -9,7 +9,7 @@ use super::faults::Faults;
 use super::prefixes::PrefixSampler;
 use super::reload::Reloadable;
 use super::reply::{Answer, HTML, JSON, TEXT};
-use super::tls::Tls;
+use super::tls::{HANDSHAKES, Tls};
 use super::tokens::Tokens;
 use super::{Shared, Worker};
 use crate::tiered::{LastError, SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers};
@@ -41,20 +41,9 @@ pub(super) struct WorkerMetrics {
     pub(super) checks: Counter,
     /// How long it did not wait for events.
     pub(super) busy: Busy,
-    /// TLS handshakes, by [`Handshake`].
+    /// TLS handshakes, by [`HANDSHAKES`].
     pub(super) handshakes: [Counter; HANDSHAKES.len()],
 }
-
-/// How a TLS handshake ended: of a new session, of one that the client had a ticket of, without a connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Handshake {
-    Full,
-    Resumed,
-    Failed,
-}
-
-/// Their names.
-const HANDSHAKES: [&str; 3] = ["full", "resumed", "failed"];
 
 /// The counters of all workers, and what else is shown.
 pub(super) struct Metrics {

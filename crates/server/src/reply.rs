@@ -74,6 +74,11 @@ impl Request {
         }
     }
 
+    /// What the access log says of it, and when it began.
+    pub(super) fn logged(&self) -> (Option<&Entry>, Instant) {
+        (self.entry.as_deref(), self.started)
+    }
+
     /// What the access log calls it.
     pub(super) fn id(&self) -> Option<&str> {
         self.entry.as_deref().map(Entry::id)

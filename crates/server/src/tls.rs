@@ -1,6 +1,5 @@
 //! TLS for clients: certificates from files, and the handshake.
 
-use super::metrics::Handshake;
 use super::reload::Reloadable;
 use super::timeouts::End;
 use super::wire::{Stream, Wire};
@@ -22,6 +21,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+/// How a TLS handshake ended: of a new session, of one that the client had a ticket of, without a connection.
+#[derive(Clone, Copy, Debug)]
+enum Handshake {
+    Full,
+    Resumed,
+    Failed,
+}
+
+/// Their names.
+pub(super) const HANDSHAKES: [&str; 3] = ["full", "resumed", "failed"];
 
 /// What a TLS connection begins with: a record of a handshake.
 const HANDSHAKE: u8 = 22;

@@ -169,7 +169,14 @@ impl<S: Stream> Connection<S> {
         reply.write(&mut self.wire.output, api, keep_alive, is_head);
         worker.metrics.answered(request.method, reply.status, request.started.elapsed());
         if let Some(recorder) = &worker.recorder {
-            recorder.record(request, reply.status, None, None, self.wire.bytes(), self.wire.client());
+            recorder.record(
+                request.logged(),
+                reply.status,
+                None,
+                None,
+                self.wire.bytes(),
+                self.wire.client(),
+            );
         }
         keep_alive
     }
