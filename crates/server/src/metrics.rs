@@ -11,7 +11,7 @@ use super::reload::Reloadable;
 use super::reply::{Answer, HTML, JSON, TEXT};
 use super::tls::{HANDSHAKES, Tls};
 use super::tokens::Tokens;
-use super::{Shared, Worker};
+use super::{Listen, Options, Shared, Worker};
 use crate::tiered::{LastError, SHARDS_MAX, ShadowCounts, Status, Tiered, Tiers};
 use http1::request::Method;
 use kv::counters::{Counter, Distribution, Histogram, micros};
@@ -158,13 +158,16 @@ fn collect(worker: &Worker) -> Samples {
             }
         }
     }
+    // They name hosts and users: not for anybody who can reach the server.
+    let Options { listen, tokens, ops_listen, .. } = &worker.shared.options;
+    let shows_reasons = listen.iter().all(Listen::is_local) || tokens.is_some() || !ops_listen.is_empty();
     for (index, tiered) in tiers.shards.iter().enumerate() {
         if tiers.shards.len() > 1 {
             page.shard = format!("shard=\"{index}\"");
         }
         let kind = options.stores.get(index).map_or("", String::as_str);
         page.number("weir_store_info", &format!("kind=\"{kind}\""), 1.0);
-        collect_shard(&mut page, tiered, metrics.sum(|worker| &worker.hits[index]));
+        collect_shard(&mut page, tiered, metrics.sum(|worker| &worker.hits[index]), shows_reasons);
     }
     page.shard.clear();
     if let Some(log) = &options.access_log {
@@ -182,7 +185,7 @@ fn reloads<T>(page: &mut Samples, files: &Reloadable<T>) {
     page.number("weir_reload_failed", &label, f64::from(files.fails()));
 }
 
-fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64) {
+fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64, shows_reasons: bool) {
     let (tier, store, cache) = (tiered.meters(), tiered.store().meters(), tiered.cache().counts());
     let collapsed = tier.collapsed.get();
     let misses = tier.misses.get().saturating_sub(collapsed);
@@ -233,6 +236,7 @@ fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64) {
     page.number("weir_store_refuses_writes", "", f64::from(tiered.store().refuses_writes()));
     if let Some(LastError { at, what }) = tiered.store().last_error() {
         let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let what = if shows_reasons { what } else { "the server's log says why".to_owned() };
         let reason = format!("reason=\"{}\"", escape(&what));
         page.number("weir_store_last_error_timestamp_seconds", &reason, at.as_secs_f64());
     }
