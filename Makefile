@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RECORD := records/$(shell date +%F)
 BENCHES := $(addprefix $(RECORD)-,peers batching parts scale)
 
-.PHONY: help run bench truth test test-long fuzz lint
+.PHONY: help run bench truth test test-long fuzz deb lint
 
 help: ## what there is
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 14
@@ -40,7 +40,7 @@ truth: ## measure targets whose limit is imposed, and score the lab's verdicts o
 
 # Most tests wait: for servers, windows and disks. So there are more threads than cores.
 test: lint ## all tests, with a real PostgreSQL, a real MariaDB, proxies, and the peers of experiments/peers.toml
-	@scripts/setup.sh cc openssl postgresql mariadb nginx haproxy redis webdis etcd chromium prometheus systemd schemathesis
+	@scripts/setup.sh cc openssl postgresql mariadb nginx haproxy redis webdis etcd chromium prometheus systemd schemathesis varnish
 	@ledger=$$(mktemp) && trap 'rm -f "$$ledger"' EXIT && \
 	WEIR_TEST_LEDGER=$$ledger RUST_TEST_THREADS=$$((2 * $$(nproc) + 1)) cargo test --workspace --locked && \
 	sort -u "$$ledger" | awk '{ ran[$$1]++; if (!known[$$1, $$2]++) versions[$$1] = versions[$$1] " " $$2 } END { \
@@ -57,6 +57,11 @@ test-long: ## the tests that take minutes: all reports' experiments, servers kil
 fuzz: ## give bytes to everything that reads them, TARGET=all for SECONDS=60 each, and say what coverage was reached
 	@scripts/setup.sh cargo cc c++
 	@fuzz/run $(or $(TARGET),all) $(or $(SECONDS),60)
+
+deb: ## a Debian package of weir without the lab, into target/debian
+	@scripts/setup.sh cargo cc
+	@cargo build --release --locked --package weir --no-default-features
+	@target=$${CARGO_TARGET_DIR:-target} && packaging/debian/build.sh "$$target/release/weir" "$$target/debian"
 
 lint: ## form, clippy, and no files that use each other in a circle
 	@scripts/setup.sh cargo cc rustfmt clippy

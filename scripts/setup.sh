@@ -62,6 +62,7 @@ for need in "$@"; do
         postgresql) has_postgresql || packages+=(postgresql) ;;
         mariadb) has_mariadb || packages+=(mariadb-server) ;;
         nginx) has_program nginx || packages+=(nginx-light) ;;
+        varnish) has_program varnishd || packages+=(varnish) ;;
         haproxy) has_program haproxy || packages+=(haproxy) ;;
         redis) has_program redis-server || packages+=(redis-server) ;;
         webdis) has_program webdis || packages+=(webdis) ;;
@@ -104,6 +105,7 @@ for package in "${packages[@]}"; do
         prometheus) runs prometheus || idle+=(prometheus:prometheus) ;;
         nginx-light) runs nginx || idle+=(nginx:nginx) ;;
         redis-server | webdis | haproxy) runs "$package" || idle+=("$package:$package") ;;
+        varnish) runs varnishd || idle+=(varnishd:varnish) ;;
         etcd-server) runs etcd || idle+=(etcd:etcd) ;;
     esac
 done

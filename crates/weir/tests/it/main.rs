@@ -29,6 +29,7 @@ mod outputs;
 mod peers;
 mod power_loss;
 mod prometheus;
+mod proxies;
 mod reference;
 mod register;
 mod repair;

@@ -79,7 +79,7 @@ fn values_pass_and_what_is_too_large_or_not_for_all_does_not() {
         let mut client = proxy.client();
         until("its check of weir", || proxy.client().get("/readyz").status == 200);
         // Keys with escapes, slashes in a row and letters of both cases.
-        for path in ["/kv/a%2Fb", "/kv/a//b", "/kv/A%20b", "/kv/%00%FF"] {
+        for path in ["/kv/a%2Fb", "/kv/a//b", "/kv/A%20b", "/kv/%FF"] {
             assert_eq!(proxy.client().put(path, path.as_bytes()).status, 201, "{program} {path}");
             assert_eq!(client.get(path).text(), path, "{program} {path}");
             assert_eq!(server.client().get(path).text(), path, "{program} {path}");
@@ -113,7 +113,7 @@ fn values_pass_and_what_is_too_large_or_not_for_all_does_not() {
 /// What changed is never answered from a proxy's memory, and what did not is: weir sends no value then.
 #[test]
 fn a_cache_in_front_asks_before_it_answers() {
-    let server = Server::start("memory:", &["--timing"]);
+    let server = Server::start("memory:", &[]);
     let proxy = Proxy::start("varnishd", server.address);
     let mut client = proxy.client();
     until("its check of weir", || proxy.client().get("/readyz").status == 200);
@@ -129,7 +129,7 @@ fn a_cache_in_front_asks_before_it_answers() {
     (0..10).for_each(|_| assert_eq!(client.get("/kv/a").text(), "kept"));
     let stats = server.client().stats();
     let not_modified = stats["weir_http_requests_total{method=\"GET\",code=\"304\"}"].as_f64();
-    assert!(not_modified >= Some(9.0), "{stats}");
+    assert!(not_modified >= Some(9.0), "{not_modified:?}");
 }
 
 /// A server that reads whole requests, answers the first of each connection, and closes at the second; how many it read of `method`.
@@ -149,6 +149,10 @@ fn treacherous(method: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
                         return;
                     }
                     let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+                    // As checks of health ask for.
+                    if text.contains("Connection: close") {
+                        return;
+                    }
                 }
             });
         }

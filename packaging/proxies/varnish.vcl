@@ -1,0 +1,54 @@
+# Varnish in front of weir: values are stored, and weir is asked whether they changed before they are used again.
+# Start weir with --host and the public name: --host kv.example.org. Tested with Varnish 7.1.
+# varnishd -f /etc/varnish/weir.vcl -a 127.0.0.1:8443 -s default,1G
+vcl 4.1;
+
+backend weir {
+    .host = "127.0.0.1";
+    .port = "8080";
+    .connect_timeout = 2s;
+    # Longer than weir's --store-timeout (10 s), so that weir's own answer with its Weir-Outcome arrives.
+    .first_byte_timeout = 15s;
+    .between_bytes_timeout = 15s;
+    .probe = {
+        .request = "GET /readyz HTTP/1.1" "Host: localhost" "Connection: close";
+        .interval = 1s;
+        .timeout = 2s;
+        .window = 3;
+        .threshold = 2;
+        .initial = 2;
+    }
+}
+
+sub vcl_recv {
+    # For operators only.
+    if (req.url ~ "^/(metrics|stats|dashboard)$") {
+        return (synth(403));
+    }
+    if (req.method != "GET" && req.method != "HEAD") {
+        # A connection of its own, and never a second try: a PUT without an answer may have happened.
+        set req.http.Connection = "close";
+        return (pipe);
+    }
+    # What a token lets one client read is not for another.
+    if (req.http.Authorization || req.url !~ "^/kv/") {
+        return (pass);
+    }
+    # Keys are case-sensitive and have no parameters; values are the same for all hosts and encodings.
+    unset req.http.Accept-Encoding;
+    return (hash);
+}
+
+sub vcl_backend_response {
+    if (beresp.status == 200 && beresp.http.ETag && !bereq.uncacheable) {
+        # Kept for an hour after its last use, and never used without asking weir: If-None-Match, and 304 if it is the same.
+        # The lifetime is over before the answer has come; of 0 Varnish would not keep the value.
+        set beresp.ttl = 1ms / 1000;
+        set beresp.grace = 0s;
+        set beresp.keep = 1h;
+        return (deliver);
+    }
+    set beresp.uncacheable = true;
+    set beresp.ttl = 0s;
+    return (deliver);
+}
