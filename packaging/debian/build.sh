@@ -31,7 +31,10 @@ gzip -9n "$root"/usr/share/man/man1/*.1
 changed=$(date --utc --rfc-email --date="@${SOURCE_DATE_EPOCH:-$(git -C "$top" log -1 --format=%ct 2>/dev/null || date +%s)}")
 printf 'weir (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md of the sources.\n\n -- weir <weir@localhost.localdomain>  %s\n' \
     "$version" "$changed" | gzip -9n >"$root/usr/share/doc/weir/changelog.gz"
-completions() { "$binary" completions "$1" >completion && put 0644 completion "$2"; rm -f completion; }
+completions() {
+    install -d "$root$(dirname "$2")"
+    "$binary" completions "$1" >"$root$2"
+}
 completions bash /usr/share/bash-completion/completions/weir
 completions zsh /usr/share/zsh/vendor-completions/_weir
 completions fish /usr/share/fish/vendor_completions.d/weir.fish
