@@ -94,7 +94,7 @@ impl Request for LongRequest {
                         let done = loop {
                             match apply(session, &operations, shared).await {
                                 Err(error) if error.kind() == Kind::Retry && tries < RETRIES_MAX => {
-                                    tries += 1
+                                    tries += 1;
                                 }
                                 done => break done,
                             }

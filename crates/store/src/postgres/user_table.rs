@@ -85,7 +85,7 @@ struct Column {
 
 impl Column {
     /// Makes a value of the column of the bytes `expression`.
-    fn from_bytes(&self, expression: &str) -> String {
+    fn value_of_bytes(&self, expression: &str) -> String {
         match self.kind {
             Type::Bytes => expression.to_owned(),
             // Its own collation would be that of the encoding's name, and an index has another one.
@@ -170,7 +170,7 @@ impl UserTable {
             (name, type_name, kind)
         };
         let (key, value) = (find(&names.key)?, find(&names.value)?);
-        for side in [key, value].into_iter().filter(|side| side.get(4)) {
+        if let Some(side) = [key, value].into_iter().find(|side| side.get(4)) {
             let name: &str = side.get(0);
             return refuse(format!(
                 "the column {name} of {shown} is generated, so it cannot be written; name another"
@@ -269,7 +269,7 @@ impl UserTable {
         format!(
             "{} = ANY (ARRAY(SELECT {} FROM unnest({list}::bytea[]) x))",
             self.sql_key,
-            self.key.from_bytes("x")
+            self.key.value_of_bytes("x")
         )
     }
 
@@ -291,7 +291,7 @@ impl UserTable {
         let list_expired = format!(
             "SELECT {sizes} FROM {VERSIONS} s JOIN {table} t ON {sql_key} = {}
             WHERE s.expires <= $1 AND s.expires IS NOT NULL AND s.digest = sha256({value_out}) LIMIT $2",
-            key.from_bytes("s.key")
+            key.value_of_bytes("s.key")
         );
         let (k, v) = (quoted_column(&key.name), quoted_column(&value.name));
         let write = format!(
@@ -314,8 +314,8 @@ impl UserTable {
                 DELETE FROM {VERSIONS} WHERE key = ANY ($7)
             )
             SELECT key, present FROM came UNION ALL SELECT key, true FROM gone",
-            key.from_bytes("x.k"),
-            value.from_bytes("x.v"),
+            key.value_of_bytes("x.k"),
+            value.value_of_bytes("x.v"),
             self.is_in("$7"),
         );
         let read = format!("SELECT {columns} FROM {rows} WHERE {there} AND {}", self.is_in("$1"));
