@@ -581,7 +581,7 @@ fn hostile_connections_take_no_more_memory_than_the_server_said() {
         let text = said.split_once(before).unwrap().0.rsplit(' ').next().unwrap();
         text.parse::<Size>().unwrap().0
     };
-    let (budget, each) = (size(" for request bodies"), size(" for each connection"));
+    let (budget, each) = (size(" for request bodies"), size(" for each of up to"));
     assert_eq!(budget, (LARGE * VALUE) as u64);
 
     let connect = || Client::connect((Ipv4Addr::LOCALHOST, port).into()).unwrap();
