@@ -91,8 +91,9 @@ fn limit(found: &WorkloadFindings) -> Answer {
     let next = bottleneck.next.as_ref().and_then(|of| Some((&of.resource, of.ceiling()?)));
     let next = Some(match next {
         Some((name, at)) => {
-            let or_more = if at.or_more { " or more" } else { "" };
-            format!("next limit: {name}, at {} req/s{or_more}", short(at.rps))
+            // Short, so that the whole answer has room in a line of a terminal.
+            let at_least = if at.or_more { "≥" } else { "" };
+            format!("next limit: {name}, at {at_least}{} req/s", short(at.rps))
         }
         None => "next limit: unknown".to_owned(),
     });
