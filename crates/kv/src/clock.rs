@@ -10,8 +10,7 @@ pub struct Timestamp(pub u64);
 impl Timestamp {
     /// What this machine's clock says now.
     pub fn of_this_machine() -> Timestamp {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Timestamp(since.as_millis() as u64)
+        SystemTime::now().into()
     }
 
     /// This much later.
@@ -28,6 +27,13 @@ impl Timestamp {
 impl From<Timestamp> for SystemTime {
     fn from(at: Timestamp) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_millis(at.0)
+    }
+}
+
+/// What is before 1970 is taken for 1970.
+impl From<SystemTime> for Timestamp {
+    fn from(at: SystemTime) -> Timestamp {
+        Timestamp(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64)
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod contract;
 mod error;
 mod embedded;
+mod events;
 mod flush;
 mod batcher;
 mod memory;
@@ -18,18 +19,22 @@ mod postgres;
 mod sql;
 mod store_url;
 mod tls;
+mod user_table;
 
 pub use batcher::{
-    AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Batching, Config, Intent, LastError, Meters,
-    Observer, Page, Receiver, Reply, Sender, Status, WorkerMeters, WriteRequest, Written, channel,
+    AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Batching, Config, Event, EventLog, EventStatus,
+    Intent, LastError, Meters, Next, Observer, Page, Receiver, Reply, Sender, Status, Watch, Watched,
+    WorkerMeters, WriteRequest, Written, channel,
 };
 #[cfg(feature = "test-support")]
 pub use embedded::fuzz;
-pub use embedded::{Checked, Damage, Lost, Repaired, check, repair};
+pub use embedded::{Checked, Damage, Lost, Repaired, backup, check, repair};
 pub use error::{Error, Kind};
+pub use events::{EventBlock, EventKind, Idempotency, Position};
 pub use flush::Flush;
 pub use part::{Part, Role, SHARDS_MAX, shard_of};
 pub use postgres::replica;
+pub use tls::{certificate_end, https, https_failure};
 
 use embedded::Embedded;
 use kv::{Key, Row, Timestamp, Write};
@@ -73,12 +78,28 @@ pub trait Store: Send + Sync {
     fn refuses(&self, _key: &Key, _row: Option<&Row>) -> Option<Error> {
         None
     }
+
+    /// Which events of its rows there are.
+    fn event_support(&self) -> EventSupport {
+        EventSupport::Kept
+    }
 }
 
 fn only_user_tables(shown: &str) -> Error {
     let why =
         "the tables of weir have one writer; name one of your own with ?table=NAME&key=COLUMN&value=COLUMN";
     Error::new(Kind::Config, format!("--foreign-writers does not go with this store ({shown}): {why}"))
+}
+
+/// Which events of a store's rows there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventSupport {
+    /// All, and the store can keep them.
+    Kept,
+    /// All, but the store cannot keep them.
+    Live,
+    /// Others write the rows, and nobody says so.
+    None,
 }
 
 /// A store held for this server alone, until dropped.
@@ -117,13 +138,28 @@ pub trait Session: Send {
 
     /// Applies `writes`, whose keys are distinct and ascending. `Ok` means durable, and says of each what it found; an
     /// error says by its kind whether they may have happened, and holds for all of them.
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>>;
+    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
+        self.write_with(writes, None)
+    }
+
+    /// The same, and keeps a block of events in the same commit.
+    fn write_with<'a>(
+        &'a mut self,
+        writes: &'a [Write],
+        events: Option<&'a EventBlock>,
+    ) -> Answer<'a, Vec<Found>>;
+
+    /// The first of the blocks behind the one with the id `behind`, in their order; none if there are none.
+    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>>;
+
+    /// Forgets the blocks up to the one with the id `until`.
+    fn trim_events(&mut self, until: u64) -> Answer<'_, ()>;
 
     /// Some of the rows, in the order of their keys and without their values. Rows that were removed or written meanwhile may
     /// be missing or there.
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>>;
 
-    /// Removes every row. `Ok` means durable; the kind of an error says whether it may have happened.
+    /// Removes every row and all events. `Ok` means durable; the kind of an error says whether it may have happened.
     fn clear(&mut self) -> Answer<'_, ()>;
 }
 

@@ -1,6 +1,6 @@
 //! A store in this process's memory: what the lab measures the tiers above with, and the model in tests.
 
-use super::{Answer, Error, Found, Kind, Lease, Listed, Listing, Part, Session, Store, Workers};
+use super::{Answer, Error, EventBlock, Found, Kind, Lease, Listed, Listing, Part, Session, Store, Workers};
 use kv::{Change, Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -49,7 +49,12 @@ impl Session for MemorySession {
         Box::pin(ready(Ok(keys.iter().map(|key| rows.get(key).cloned()).collect())))
     }
 
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
+    /// Events are not kept: no lease begins with what was there before.
+    fn write_with<'a>(
+        &'a mut self,
+        writes: &'a [Write],
+        _events: Option<&'a EventBlock>,
+    ) -> Answer<'a, Vec<Found>> {
         let mut rows = self.0.lock();
         let found = writes
             .iter()
@@ -64,6 +69,14 @@ impl Session for MemorySession {
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
         Box::pin(ready(Ok(list(&self.0.lock(), listing))))
+    }
+
+    fn events(&mut self, _behind: u64) -> Answer<'_, Vec<EventBlock>> {
+        Box::pin(ready(Ok(Vec::new())))
+    }
+
+    fn trim_events(&mut self, _until: u64) -> Answer<'_, ()> {
+        Box::pin(ready(Ok(())))
     }
 
     fn clear(&mut self) -> Answer<'_, ()> {

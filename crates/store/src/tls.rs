@@ -55,6 +55,20 @@ pub(super) struct Identity {
     pub(super) key: PathBuf,
 }
 
+/// What libpq calls them.
+pub(super) const LIBPQ: Names = Names {
+    mode: "sslmode",
+    ca: "sslrootcert",
+    certificate: "sslcert",
+    key: "sslkey",
+    require: "require",
+    chain_only: "verify-ca",
+};
+
+/// What the flags of a client of HTTPS are called. It always checks the name, and shows no certificate.
+const HTTPS: Names =
+    Names { mode: "", ca: "--cacert", certificate: "", key: "", require: "", chain_only: "" };
+
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
@@ -139,6 +153,17 @@ pub(super) fn config(
     }
 }
 
+/// What a client of HTTPS does in a handshake: the server has to have a certificate for its name that `ca`, a PEM file, or this
+/// machine trusts. Error: why it cannot.
+pub fn https(ca: Option<PathBuf>) -> Result<ClientConfig, String> {
+    config(&HTTPS, Check::ChainAndName, &ca.map_or(Trusted::System, Trusted::File), None)
+}
+
+/// What a failed handshake of [`https`] means and what to do; `None` if it is another failure.
+pub fn https_failure(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    failure_in(error).map(|failure| explain(&HTTPS, failure))
+}
+
 #[derive(Debug)]
 struct Verifier {
     /// `None`: whoever answers is believed.
@@ -209,6 +234,15 @@ fn check_time(certificate: &[u8], now: UnixTime) -> Result<(), rustls::Error> {
         _ if now > until => Err(rustls::Error::InvalidCertificate(CertificateError::Expired)),
         _ => Ok(()),
     }
+}
+
+/// When a certificate ends; `None` if that cannot be read.
+pub fn certificate_end(certificate: &[u8]) -> Option<SystemTime> {
+    let (_, until) = validity(certificate)?;
+    let part = |range: std::ops::Range<usize>| until.get(range);
+    let date = format!("{}-{}-{}", part(0..4)?, part(4..6)?, part(6..8)?);
+    let instant = format!("{date}T{}:{}:{}Z", part(8..10)?, part(10..12)?, part(12..14)?);
+    humantime::parse_rfc3339(&instant).ok()
 }
 
 /// From when and until when a certificate is valid, as `YYYYMMDDHHMMSS`.
@@ -302,6 +336,7 @@ pub(super) fn explain(names: &Names, failure: &rustls::Error) -> String {
         UnknownIssuer,
     };
     let Names { mode, ca, certificate, key, chain_only, .. } = names;
+    let or_without = if mode.is_empty() { String::new() } else { format!(", or {mode}={chain_only}") };
     match failure {
         rustls::Error::InvalidCertificate(why) => match why {
             UnknownIssuer => format!(
@@ -309,16 +344,16 @@ pub(super) fn explain(names: &Names, failure: &rustls::Error) -> String {
             ),
             NotValidForNameContext { expected, presented } if presented.is_empty() => format!(
                 "the server's certificate names no host as subjectAltName (a common name is not enough), so it cannot be that of {}; \
-                 make one that does, or write {mode}={chain_only}",
+                 make one that does{or_without}",
                 expected.to_str()
             ),
             NotValidForNameContext { expected, presented } => format!(
-                "the server's certificate is for {}, not for {}; write a name of it as the host, or {mode}={chain_only}",
+                "the server's certificate is for {}, not for {}; write a name of it as the host{or_without}",
                 presented.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", "),
                 expected.to_str()
             ),
             NotValidForName => format!(
-                "the server's certificate is for another host; write a name of it as the host, or {mode}={chain_only}"
+                "the server's certificate is for another host; write a name of it as the host{or_without}"
             ),
             Expired | ExpiredContext { .. } => "the server's certificate has expired; renew it there".into(),
             NotValidYet | NotValidYetContext { .. } => {
@@ -326,6 +361,18 @@ pub(super) fn explain(names: &Names, failure: &rustls::Error) -> String {
             }
             other => format!("the server's certificate cannot be used: {other}; make another one for it"),
         },
+        rustls::Error::AlertReceived(
+            alert @ (AlertDescription::CertificateRequired
+            | AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::AccessDenied),
+        ) if certificate.is_empty() => {
+            format!(
+                "the server wants a certificate of its clients ({alert:?}), and none can be given here; use another address of it"
+            )
+        }
         rustls::Error::AlertReceived(
             alert @ (AlertDescription::CertificateRequired
             | AlertDescription::UnknownCA
@@ -345,15 +392,6 @@ mod tests {
     use super::*;
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
-    const NAMES: Names = Names {
-        mode: "sslmode",
-        ca: "sslrootcert",
-        certificate: "sslcert",
-        key: "sslkey",
-        require: "require",
-        chain_only: "verify-ca",
-    };
-
     fn certificate(until: i32) -> rcgen::Certificate {
         let mut params = CertificateParams::new(vec!["db.example".to_owned()]).unwrap();
         params.not_before = date_time_ymd(2001, 2, 3);
@@ -367,6 +405,8 @@ mod tests {
             let made = certificate(until);
             let (from, until) = validity(made.der()).unwrap();
             assert_eq!((from.as_str(), until.as_str()), ("20010203000000", expected));
+            let end = certificate_end(made.der()).map(|end| humantime::format_rfc3339(end).to_string());
+            assert_eq!(end, Some(format!("{}-12-31T00:00:00Z", &expected[..4])));
             // ECDSA with SHA-256, 1.2.840.10045.4.3.2.
             let algorithm = signature_algorithm(made.der()).unwrap();
             assert_eq!(algorithm, [0x2A, 0x86, 0x48, 0xCE, 0x3D, 4, 3, 2]);
@@ -385,7 +425,7 @@ mod tests {
         let at = |year: u64| UnixTime::since_unix_epoch(Duration::from_secs((year - 1970) * 365 * 86_400));
         let made = certificate(2030);
         fs::write(&path, made.pem()).unwrap();
-        let roots = trusted(&NAMES, &Trusted::File(path)).unwrap();
+        let roots = trusted(&LIBPQ, &Trusted::File(path)).unwrap();
         let mut store = RootCertStore::empty();
         store.add(roots[0].clone()).unwrap();
         let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider()).build().unwrap();
@@ -398,7 +438,7 @@ mod tests {
             ("db.example", 1999, "not valid yet"),
             ("other.example", 2026, "is for db.example, not for other.example"),
         ] {
-            let said = explain(&NAMES, &verify(host, year).unwrap_err());
+            let said = explain(&LIBPQ, &verify(host, year).unwrap_err());
             assert!(said.contains(why), "{said}");
         }
     }

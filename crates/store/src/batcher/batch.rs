@@ -4,8 +4,10 @@
 //! one key that share a batch were concurrent, so they may take effect one after the other, in the order they queued,
 //! with nothing in between: only the last change reaches the store, and all are answered.
 
+use super::events::Repeat;
 use super::{Batching, Intent, WriteRequest, Written};
-use crate::{Error, Found, Kind};
+use crate::events::{EventKind, Record};
+use crate::{Error, Found, Idempotency, Kind};
 use kv::{Change, Clock, Key, Precondition, Row, Version, Write};
 
 /// The requests of one key, in the order they queued, with their preconditions decided once [`Group::decide`] was called.
@@ -15,12 +17,18 @@ pub(super) struct Group {
     last: Option<usize>,
     /// Whether the key was there before the batch, where that is known already.
     existed: Option<bool>,
+    /// Whether a row was there that had expired.
+    has_expired: bool,
 }
 
 enum Decision {
     /// The row after it.
     Applies(Version, Option<Row>),
     Fails(Option<Version>),
+    /// It was made before.
+    Repeats(Repeat),
+    /// Another request was made before with its `Idempotency-Key`.
+    OtherRequest,
 }
 
 /// Sorts a batch by key: the store locks rows in this order, and others may write the table too.
@@ -33,7 +41,7 @@ pub(super) fn group(mut batch: Vec<WriteRequest>) -> Vec<Group> {
         let undecided = (request, Decision::Fails(None));
         match same {
             Some(group) => group.requests.push(undecided),
-            None => groups.push(Group { requests: vec![undecided], last: None, existed: None }),
+            None => groups.push(Group::new(undecided)),
         }
     }
     groups
@@ -43,16 +51,17 @@ pub(super) fn group(mut batch: Vec<WriteRequest>) -> Vec<Group> {
 /// request of a single one. Gives back what cannot be divided.
 pub(super) fn divide(mut groups: Vec<Group>) -> Result<Vec<Group>, Vec<Group>> {
     match &mut groups[..] {
-        [Group { requests, .. }] if requests.len() > 1 => {
-            let alone = |request| Group { requests: vec![request], last: None, existed: None };
-            Ok(requests.drain(..).map(alone).collect())
-        }
+        [Group { requests, .. }] if requests.len() > 1 => Ok(requests.drain(..).map(Group::new).collect()),
         [_] => Err(groups),
         _ => Ok(groups),
     }
 }
 
 impl Group {
+    fn new(request: (WriteRequest, Decision)) -> Group {
+        Group { requests: vec![request], last: None, existed: None, has_expired: false }
+    }
+
     pub(super) fn key(&self) -> &Key {
         &self.requests[0].0.key
     }
@@ -62,6 +71,18 @@ impl Group {
             request.condition != Precondition::None
                 || matches!(request.intent, Intent::Touch(_) | Intent::RemoveExpired)
         })
+    }
+
+    /// Whether it has to be known before the commit if the key is there. `keeps_events`: what is removed is written down with it.
+    pub(super) fn asks_if_present(&self, keeps_events: bool) -> bool {
+        self.requests.iter().any(|(request, _)| {
+            request.idempotency.is_some() || keeps_events && request.intent == Intent::Delete
+        })
+    }
+
+    /// Whether one of its requests may come again.
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.requests.iter().any(|(request, _)| request.idempotency.is_some())
     }
 
     pub(super) fn fail(self, error: &Error) {
@@ -74,15 +95,25 @@ impl Group {
         &mut self,
         current: Option<Option<Row>>,
         clock: &Clock,
+        repeat: impl Fn(&Idempotency) -> Option<Repeat>,
         mut next_version: impl FnMut() -> Version,
     ) {
         let was_read = current.is_some();
         let stored = current.flatten();
         let mut now = stored.clone().filter(|row| !row.is_expired(clock));
-        let has_expired = stored.is_some() && now.is_none();
+        self.has_expired = stored.is_some() && now.is_none();
+        let mut made: Vec<([u8; 16], Repeat)> = Vec::new();
         self.existed = was_read.then_some(now.is_some());
         self.last = None;
         for (index, (request, decision)) in self.requests.iter_mut().enumerate() {
+            if let Some(idempotency) = &request.idempotency {
+                let here = made.iter().find(|(id, _)| *id == idempotency.id).map(|(_, repeat)| *repeat);
+                if let Some(before) = here.or_else(|| repeat(idempotency)) {
+                    let is_same = before.digest == idempotency.digest;
+                    *decision = if is_same { Decision::Repeats(before) } else { Decision::OtherRequest };
+                    continue;
+                }
+            }
             let version_now = now.as_ref().map(Row::version);
             *decision = Decision::Fails(version_now);
             if !request.condition.holds(version_now) {
@@ -92,15 +123,41 @@ impl Group {
                 (Intent::Put(row), _) => Some(row.clone().with_version(next_version())),
                 (Intent::Delete, _) => None,
                 (Intent::Touch(expires), Some(row)) => Some(row.with_expiry(&request.key, *expires)),
-                (Intent::RemoveExpired, None) if has_expired && self.last.is_none() => None,
+                (Intent::RemoveExpired, None) if self.has_expired && self.last.is_none() => None,
                 (Intent::Touch(_) | Intent::RemoveExpired, _) => continue,
             };
             let version = next.as_ref().map_or_else(&mut next_version, Row::version);
             if next != now || next.is_none() {
                 self.last = Some(index);
             }
+            if let Some(Idempotency { id, digest }) = request.idempotency {
+                made.push((id, Repeat { digest, version, existed: now.is_some() }));
+            }
             now = next.clone();
             *decision = Decision::Applies(version, next);
+        }
+    }
+
+    /// Writes down what it does. `existed`: whether the key was there before, where that was not read.
+    fn record(&self, existed: bool, body: &mut Vec<u8>) {
+        let mut existed = self.existed.unwrap_or(existed);
+        let mut has_expired = self.has_expired;
+        for (WriteRequest { key, intent, idempotency, .. }, decision) in &self.requests {
+            let Decision::Applies(version, row) = decision else { continue };
+            let (key, version) = (key.as_bytes(), *version);
+            if std::mem::take(&mut has_expired) {
+                let event = Some(EventKind::Expire);
+                Record { event, key, version, existed: true, idempotency: None }.add_to(body);
+            }
+            let event = match (intent, row) {
+                (Intent::Touch(_) | Intent::RemoveExpired, _) => None,
+                (_, Some(_)) => Some(EventKind::Put),
+                (_, None) => existed.then_some(EventKind::Delete),
+            };
+            if event.is_some() || idempotency.is_some() {
+                Record { event, key, version, existed, idempotency: *idempotency }.add_to(body);
+            }
+            existed = row.is_some();
         }
     }
 
@@ -115,6 +172,18 @@ impl Group {
 /// At most one write for each group.
 pub(super) fn writes(groups: &[Group]) -> Vec<Write> {
     groups.iter().filter_map(Group::write).collect()
+}
+
+/// Writes down what the groups do; `found` says of each of [`writes`] what it found. Without it, what it would say has been read.
+pub(super) fn record(groups: &[Group], found: Option<&[Found]>, body: &mut Vec<u8>) {
+    let mut found = found.unwrap_or_default().iter();
+    for group in groups {
+        match group.last.and_then(|_| found.next()) {
+            // It was not applied.
+            Some(Found::Newer) => {}
+            found => group.record(found == Some(&Found::Present), body),
+        }
+    }
 }
 
 /// Answers every request; `found` says of each of [`writes`] what it found.
@@ -135,6 +204,11 @@ pub(super) fn answer(groups: Vec<Group>, found: &[Found], batching: Batching) {
         for (index, (mut request, decision)) in group.requests.into_iter().enumerate() {
             let written = match decision {
                 Decision::Fails(current) => Written::ConditionFailed(current),
+                Decision::OtherRequest => Written::OtherRequest,
+                // The row may be another by now.
+                Decision::Repeats(Repeat { version, existed, .. }) => {
+                    Written::Applied { version, existed, row: None, superseded: true }
+                }
                 Decision::Applies(version, row) => Written::Applied {
                     version,
                     existed: std::mem::replace(&mut existed, row.is_some()),

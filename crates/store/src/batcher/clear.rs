@@ -2,7 +2,7 @@
 
 use super::worker::given_up;
 use super::{Reply, Shared, Status, start_thread};
-use crate::{Error, Kind};
+use crate::{Error, Kind, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,6 +32,9 @@ async fn clear_now(shared: &Shared) -> Result<(), Error> {
         let mut session = shared.store.connect(epoch).await?;
         let _no_conditions = shared.conditions.write().await;
         let done = session.clear().await;
+        if done.is_ok() {
+            events_cleared(session.as_mut(), shared).await;
+        }
         if let Err(error) = &done
             && error.kind() == Kind::Unknown
         {
@@ -51,4 +54,15 @@ async fn clear_now(shared: &Shared) -> Result<(), Error> {
     };
     shared.sessions.fetch_sub(1, Relaxed);
     done
+}
+
+/// Everyone who watches begins anew; and so do the events that the store keeps.
+async fn events_cleared(session: &mut dyn Session, shared: &Shared) {
+    let id = shared.next_version().0;
+    let marker = shared.events.mark(&[], id, shared.clock.now());
+    let is_stored = match &marker {
+        Some(marker) => session.write_with(&[], Some(marker)).await.is_ok(),
+        None => false,
+    };
+    shared.events.cleared(id, marker.as_ref().filter(|_| is_stored));
 }

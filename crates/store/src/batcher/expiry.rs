@@ -1,4 +1,4 @@
-//! Removes rows that have expired. Readers do not see them any more; this gives their space back.
+//! Removes rows that have expired, and old events. Readers do not see them any more; this gives their space back.
 
 use super::queue::Waiting;
 use super::{Batching, Intent, LongRequest, Reply, Shared, Status, WriteRequest, Written};
@@ -26,6 +26,11 @@ pub(super) async fn remove_expired(
             && shared.may_expire.load(Relaxed)
             && shared.config.batching == Batching::On
             && long.count() > 0;
+        if let Status::Up(_) = *shared.status.borrow()
+            && let Some(until) = shared.events.trim(shared.clock.now())
+        {
+            long.push(0, LongRequest::TrimEvents { until });
+        }
         let removed = if looks { remove_some(&long, &writes, &shared).await } else { 0 };
         if removed < LIMIT {
             tokio::time::sleep(PAUSE).await;
@@ -45,8 +50,8 @@ async fn remove_some(long: &Waiting<LongRequest>, writes: &Waiting<WriteRequest>
         let (send, written) = oneshot::channel();
         let reply = Reply::new(move |written, _| drop(send.send(written)));
         let queue = super::queue_index(&key, writes.count());
-        let (intent, condition) = (Intent::RemoveExpired, Precondition::None);
-        writes.push(queue, WriteRequest { key, intent, condition, reply });
+        let (intent, condition, idempotency) = (Intent::RemoveExpired, Precondition::None, None);
+        writes.push(queue, WriteRequest { key, intent, condition, idempotency, reply });
         pending.push(written);
     }
     let mut removed = 0;

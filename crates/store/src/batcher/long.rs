@@ -1,19 +1,24 @@
 //! What takes the store longer than a read or a write, and is done one at a time on a session of its own: lists and atomic batches.
 
+use super::events::Ticket;
 use super::replies::answer_batch;
 use super::worker::{BATCH_BYTES_MAX, RETRIES_MAX, Ran, Request};
 use super::{Intent, Page, Reply, Shared, WorkerMeters, Written};
-use crate::{Answer, Error, Found, Kind, Listed, Listing, Session};
+use crate::events::{self, EventKind, Record};
+use crate::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 use kv::{Change, Key, Precondition, Row, Version, Write};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// A page of a list with values ends with so many bytes.
-const LIST_BYTES_MAX: u64 = 4 << 20;
+const LIST_BYTES_MAX: usize = 4 << 20;
+/// Most bytes of the rows that an atomic batch reads and replaces, unless it is one.
+const ATOMIC_BYTES_MAX: usize = 64 << 20;
 
 pub(super) enum LongRequest {
     List { listing: Listing, with_values: bool, reply: Reply<Page> },
     Atomic { operations: Vec<AtomicOperation>, reply: Reply<AtomicOutcome> },
+    TrimEvents { until: u64 },
 }
 
 /// A part of an atomic batch.
@@ -41,6 +46,8 @@ pub enum AtomicOutcome {
 pub enum AtomicAnswer {
     /// It read this row.
     Read(Option<Row>),
+    /// It read a row that whoever asked has no room for; no store answers this.
+    Dropped,
     /// It wrote; never [`Written::ConditionFailed`].
     Written(Written),
 }
@@ -53,6 +60,7 @@ impl Request for LongRequest {
         match self {
             LongRequest::List { listing, .. } => listing.from.len(),
             LongRequest::Atomic { operations, .. } => operations.iter().map(AtomicOperation::bytes).sum(),
+            LongRequest::TrimEvents { .. } => 0,
         }
     }
 
@@ -60,6 +68,7 @@ impl Request for LongRequest {
         match self {
             LongRequest::List { reply, .. } => reply.queued = waited,
             LongRequest::Atomic { reply, .. } => reply.queued = waited,
+            LongRequest::TrimEvents { .. } => {}
         }
     }
 
@@ -67,6 +76,8 @@ impl Request for LongRequest {
         match self {
             LongRequest::List { mut reply, .. } => reply.give(Err(error)),
             LongRequest::Atomic { mut reply, .. } => reply.give(Err(error)),
+            // The next lease begins with what is there.
+            LongRequest::TrimEvents { .. } => {}
         }
     }
 
@@ -100,8 +111,18 @@ impl Request for LongRequest {
                             }
                         };
                         let ended = done.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
+                        let (done, events) = match done {
+                            Ok((outcome, events)) => (Ok(outcome), events),
+                            Err(error) => (Err(error), None),
+                        };
                         answer_batch(|| reply.give(done));
+                        if let Some((ticket, block)) = events {
+                            ticket.end_with(block, shared.events.keeps_all());
+                        }
                         ended
+                    }
+                    LongRequest::TrimEvents { until } => {
+                        session.trim_events(until).await.err().filter(|error| error.kind().ends_session())
                     }
                 };
                 if let Some(error) = ended {
@@ -131,16 +152,20 @@ async fn list(session: &mut dyn Session, listing: &Listing, with_values: bool) -
     let fits = listed.iter().take(listing.limit).take_while(|listed| {
         let is_first = bytes == 0;
         bytes += listed.row.bytes() as u64 + listed.value_bytes;
-        is_first || !with_values || bytes <= LIST_BYTES_MAX
+        is_first || !with_values || bytes <= LIST_BYTES_MAX as u64
     });
     let fits = fits.count();
-    let next = listed.get(fits).map(|behind| behind.row.key().to_vec());
+    let mut next = listed.get(fits).map(|behind| behind.row.key().to_vec());
     listed.truncate(fits);
     if !with_values {
         return Ok(Page { rows: listed, next });
     }
     let keys: Vec<Key> = listed.iter().filter_map(|listed| Key::new(listed.row.key())).collect();
-    let rows = read(session, &keys).await?;
+    let rows = read(session, &keys, LIST_BYTES_MAX).await?;
+    // Some may be larger by now.
+    if let Some(behind) = keys.get(rows.len()) {
+        next = Some(behind.as_bytes().to_vec());
+    }
     // What was removed since is not listed.
     let now = listing.now;
     let live = rows.into_iter().flatten().filter(|row| row.attributes().expires.is_none_or(|at| at > now));
@@ -148,20 +173,23 @@ async fn list(session: &mut dyn Session, listing: &Listing, with_values: bool) -
     Ok(Page { rows, next })
 }
 
-async fn read(session: &mut dyn Session, keys: &[Key]) -> Result<Vec<Option<Row>>, Error> {
-    let mut rows = Vec::with_capacity(keys.len());
-    while rows.len() < keys.len() {
-        rows.extend(session.read(&keys[rows.len()..]).await?);
+/// The rows under `keys` in their order, or under the first of them, once they have more than `bytes_max`.
+async fn read(session: &mut dyn Session, keys: &[Key], bytes_max: usize) -> Result<Vec<Option<Row>>, Error> {
+    let (mut rows, mut bytes) = (Vec::with_capacity(keys.len()), 0);
+    while rows.len() < keys.len() && bytes <= bytes_max {
+        let read = session.read(&keys[rows.len()..]).await?;
+        bytes += read.iter().flatten().map(Row::bytes).sum::<usize>();
+        rows.extend(read);
     }
     Ok(rows)
 }
 
 /// Decides all operations, one after the other, and writes what comes of them in one commit. No other write is under way.
-async fn apply(
+async fn apply<'s>(
     session: &mut dyn Session,
     operations: &[AtomicOperation],
-    shared: &Shared,
-) -> Result<AtomicOutcome, Error> {
+    shared: &'s Shared,
+) -> Result<(AtomicOutcome, Option<(Ticket<'s>, EventBlock)>), Error> {
     let _no_clear = shared.conditions.read().await;
     // A clear or a write that was waited for may have been given up, and happen yet.
     shared.status.borrow().epoch()?;
@@ -169,21 +197,27 @@ async fn apply(
         operations.iter().map(|operation| (&operation.key, None)).collect();
     let keys: Vec<Key> = rows.keys().map(|key| (*key).clone()).collect();
     session.begin_decision();
-    let stored = read(session, &keys).await.map_err(|error| match error.kind() {
+    let stored = read(session, &keys, ATOMIC_BYTES_MAX).await.map_err(|error| match error.kind() {
         // Nothing was sent to be written.
         Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
         _ => error,
     })?;
+    if stored.len() < keys.len() {
+        let what =
+            format!("the rows that the batch reads and replaces have more than {ATOMIC_BYTES_MAX} bytes");
+        return Err(Error::new(Kind::Unfit, what));
+    }
     for (row, stored) in rows.values_mut().zip(stored) {
         *row = stored.filter(|row| !row.is_expired(&shared.clock));
     }
     let mut answers = Vec::with_capacity(operations.len());
     let mut writes: BTreeMap<&Key, (Write, usize)> = BTreeMap::new();
+    let mut body = events::body(shared.events.keeps_all());
     for (index, AtomicOperation { key, condition, intent }) in operations.iter().enumerate() {
         let now = rows.entry(key).or_default();
         let current = now.as_ref().map(Row::version);
         if !condition.holds(current) {
-            return Ok(AtomicOutcome::ConditionFailed(index, current));
+            return Ok((AtomicOutcome::ConditionFailed(index, current), None));
         }
         let (version, row) = match intent {
             None => {
@@ -201,6 +235,13 @@ async fn apply(
         };
         let change = row.clone().map_or(Change::Delete, Change::Put);
         let existed = std::mem::replace(now, row.clone()).is_some();
+        let event = match &row {
+            Some(_) => Some(EventKind::Put),
+            None => existed.then_some(EventKind::Delete),
+        };
+        if event.is_some() {
+            Record { event, key: key.as_bytes(), version, existed, idempotency: None }.add_to(&mut body);
+        }
         if let Some((_, before)) = writes.insert(key, (Write { key: key.clone(), version, change }, index))
             && let AtomicAnswer::Written(Written::Applied { superseded, .. }) = &mut answers[before]
         {
@@ -209,11 +250,29 @@ async fn apply(
         answers.push(AtomicAnswer::Written(Written::Applied { version, existed, row, superseded: false }));
     }
     let writes: Vec<Write> = writes.into_values().map(|(write, _)| write).collect();
-    let found = session.write(&writes).await?;
+    let ticket = shared.events.begin(|| shared.next_version());
+    let block = ticket.block(shared.clock.now(), body);
+    let has_records = events::has_records(&block.body);
+    let stored = Some(&block).filter(|_| shared.events.keeps_all() && has_records);
+    let found = match session.write_with(&writes, stored).await {
+        Ok(found) => found,
+        Err(error) => {
+            if error.kind() != Kind::Unknown {
+                ticket.end_without();
+            }
+            return Err(error);
+        }
+    };
     if found.contains(&Found::Newer) {
         // Somebody else writes the store, and part of this is in it.
         let what = "the store holds a newer version of a key: something else writes it";
         return Err(Error::new(Kind::Unknown, what));
     }
-    Ok(AtomicOutcome::Applied(answers))
+    let events = if has_records {
+        Some((ticket, block))
+    } else {
+        ticket.end_without();
+        None
+    };
+    Ok((AtomicOutcome::Applied(answers), events))
 }

@@ -8,6 +8,7 @@
 
 mod batch;
 mod clear;
+mod events;
 mod expiry;
 mod long;
 mod ownership;
@@ -15,10 +16,14 @@ mod worker;
 mod replies;
 mod queue;
 
+pub use events::{Event, EventLog, EventStatus, Next, Watch, Watched};
 pub use long::{AtomicAnswer, AtomicOperation, AtomicOutcome};
 pub use replies::{Receiver, Sender, channel};
 
-use super::{Error, Flush, Kind, Listed, Listing, Part, Role, Store, Workers};
+use super::{
+    Error, EventSupport, Flush, Idempotency, Kind, Listed, Listing, Part, Position, Role, Store, Workers,
+};
+use events::Events;
 use kv::counters::{Counter, Histogram};
 use kv::faults::FaultInjector;
 use kv::{Clock, Key, Precondition, Row, Timestamp, Version};
@@ -31,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Runtime;
-use tokio::sync::{RwLock, mpsc, watch};
+use tokio::sync::{Notify, RwLock, mpsc, watch};
 
 /// How requests are batched.
 #[derive(Clone, Debug)]
@@ -55,6 +60,8 @@ pub struct Config {
     pub acknowledge_early: bool,
     /// Faults of sessions and flushes.
     pub faults: Option<Arc<FaultInjector>>,
+    /// How long the store keeps events; `None`: not at all.
+    pub event_log: Option<EventLog>,
 }
 
 impl Default for Config {
@@ -69,6 +76,7 @@ impl Default for Config {
             batching: Batching::On,
             acknowledge_early: false,
             faults: None,
+            event_log: None,
         }
     }
 }
@@ -125,6 +133,8 @@ pub struct WriteRequest {
     pub intent: Intent,
     /// What must hold of the key just before.
     pub condition: Precondition,
+    /// What it is known by if it comes again.
+    pub idempotency: Option<Idempotency>,
     /// The requests of a key are answered in the order they were committed.
     pub reply: Reply<Written>,
 }
@@ -167,6 +177,8 @@ pub enum Written {
     },
     /// Its precondition did not hold; the key's version then.
     ConditionFailed(Option<Version>),
+    /// Another request was made before with its `Idempotency-Key`.
+    OtherRequest,
 }
 
 /// Whether requests can be served.
@@ -280,6 +292,7 @@ struct Shared {
     atomic: RwLock<()>,
     /// Whether the last batch of writes was refused whatever was in it.
     refuses_writes: AtomicBool,
+    events: Arc<Events>,
     last_error: Mutex<Option<LastError>>,
     meters: Arc<Meters>,
 }
@@ -296,6 +309,7 @@ impl Batcher {
         if let (Some(flush), Some(faults)) = (store.flush(), &config.faults) {
             flush.inject(Arc::clone(faults));
         }
+        let events = Arc::new(Events::new(config.event_log));
         let (status, _) = watch::channel(Status::Down("ownership is not acquired yet".into()));
         let (lost, lost_receiver) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
@@ -311,6 +325,7 @@ impl Batcher {
             conditions: RwLock::default(),
             atomic: RwLock::default(),
             refuses_writes: AtomicBool::new(false),
+            events,
             last_error: Mutex::default(),
             meters: Arc::default(),
         });
@@ -351,6 +366,10 @@ impl Batcher {
         if let Some(error) = self.shared.store.refuses(&request.key, row) {
             return request.reply.give(Err(error));
         }
+        if request.idempotency.is_some() && self.event_support() != EventSupport::Kept {
+            let what = "this store does not keep Idempotency-Keys; send the request without one";
+            return request.reply.give(Err(Error::new(Kind::Unfit, what)));
+        }
         if self.batching() == Batching::Off && request.condition != Precondition::None {
             let what = "with batching off writes have no order, so conditional ones are refused";
             return request.reply.give(Err(Error::new(Kind::Rejected, what)));
@@ -389,6 +408,22 @@ impl Batcher {
             self.shared.may_expire.store(true, Relaxed);
         }
         self.push(&self.long, 0, LongRequest::Atomic { operations, reply });
+    }
+
+    /// Watches keys from behind `since`, or from now on. `news` is notified when there is something to be had.
+    pub fn watch(&self, watched: Watched, since: Option<Position>, news: &Arc<Notify>) -> Watch {
+        Watch::new(&self.shared.events, watched, since, news)
+    }
+
+    /// How many watch, and what is kept for them.
+    pub fn event_status(&self) -> EventStatus {
+        self.shared.events.status()
+    }
+
+    /// Which events there are.
+    pub fn event_support(&self) -> EventSupport {
+        // Without batches writes have no order.
+        if self.batching() == Batching::Off { EventSupport::None } else { self.shared.store.event_support() }
     }
 
     /// The clock of the store.
@@ -548,5 +583,7 @@ fn overloaded(waited: Option<Duration>) -> Error {
     Error::new(Kind::Overloaded, message)
 }
 
+#[cfg(test)]
+mod event_tests;
 #[cfg(test)]
 mod tests;

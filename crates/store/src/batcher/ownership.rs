@@ -4,7 +4,7 @@
 //! above is dropped, and a new lease makes sure that nothing sent before can still take effect.
 
 use super::{Observer, Shared, Status, start_thread};
-use crate::{Error, Kind, Lease, Part, Role};
+use crate::{Error, EventBlock, EventSupport, Kind, Lease, Part, Role};
 use kv::Version;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -160,6 +160,33 @@ impl Owner {
         }
     }
 
+    /// Reads the events that the store keeps.
+    async fn open_events(&self, lease: &Lease) -> Result<(), Error> {
+        let Shared { store, events, .. } = &*self.shared;
+        let first = Version::first_of(lease.epoch).0;
+        let mut blocks: Vec<EventBlock> = Vec::new();
+        if store.event_support() == EventSupport::Kept {
+            let mut session = store.connect(lease.epoch).await?;
+            loop {
+                let more = session.events(blocks.last().map_or(0, |block| block.id)).await?;
+                if more.is_empty() {
+                    break;
+                }
+                blocks.extend(more);
+            }
+            if let Some(marker) = events.mark(&blocks, first, lease.now) {
+                match session.write_with(&[], Some(&marker)).await {
+                    Ok(_) => blocks.push(marker),
+                    // As with a full disk: nothing that happened before can be told then.
+                    Err(error) if !error.kind().ends_session() && events.keeps_all() => blocks.clear(),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        events.open(blocks, first);
+        Ok(())
+    }
+
     async fn acquire(&self) -> Result<Lease, Error> {
         let part = match self.shared.config.role {
             Role::Store(part) => part,
@@ -172,6 +199,9 @@ impl Owner {
                 lease.epoch
             );
             return Err(Error::new(Kind::Config, message));
+        }
+        if let Role::Store(_) = self.shared.config.role {
+            self.open_events(&lease).await?;
         }
         Ok(lease)
     }

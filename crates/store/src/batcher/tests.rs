@@ -28,7 +28,7 @@ fn write(batcher: &Batcher, requests: &str) -> Answered {
         let condition = if rest.starts_with('+') { Precondition::Absent } else { Precondition::None };
         let (sender, label) = (sender.clone(), text.to_owned());
         let reply = Reply::new(move |result, _| drop(sender.send((label, result))));
-        batcher.write(WriteRequest { key, intent, condition, reply });
+        batcher.write(WriteRequest { key, intent, condition, idempotency: None, reply });
     }
     receiver
 }
@@ -169,6 +169,7 @@ fn a_write_whose_condition_holds_is_not_parted_from_it_by_a_clear() {
         key: key("a"),
         intent: Intent::Put(Row::new(&key("a"), "", b"new", Version::default())),
         condition: Precondition::Present,
+        idempotency: None,
         reply: Reply::new(move |result, _| drop(sender.send(result))),
     });
     let look = stage.next();

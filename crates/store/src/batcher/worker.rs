@@ -1,12 +1,13 @@
 //! A store worker: a thread, a session and one batch in flight, of its own queue or, while flushes are slow, of all queues.
 
 use super::batch;
+use super::events::Ticket;
 use super::queue::{Consumer, Queued, Queues, Waiting};
 use super::replies::answer_batch;
 use super::{
     Batching, Intent, ReadRequest, Shared, Status, WorkerMeters, WriteRequest, overloaded, start_thread,
 };
-use crate::{Answer, Error, Found, Kind, Session};
+use crate::{Answer, Error, EventBlock, Found, Idempotency, Kind, Session, events};
 use kv::faults::{self, Fault};
 use kv::{Key, Row};
 use std::collections::VecDeque;
@@ -473,14 +474,35 @@ async fn commit(
     // Until the answers: what an atomic batch writes is newer, in the cache too.
     let _no_atomic_batch = shared.atomic.read().await;
     let written = write(session, &mut groups, shared).await;
+    let written = written.map(|(found, events)| {
+        // Made before the answers take the groups, and published after them: who is told finds the row.
+        let events = events.map(|(ticket, stored)| {
+            let is_stored = stored.is_some();
+            let gathered = || {
+                let mut body = events::body(false);
+                batch::record(&groups, Some(&found), &mut body);
+                let block = ticket.block(shared.clock.now(), body);
+                events::has_records(&block.body).then_some(block)
+            };
+            let block = stored.or_else(|| if ticket.gathers { gathered() } else { None });
+            (ticket, block, is_stored)
+        });
+        (found, events)
+    });
     let refusal = written.as_ref().err().filter(|error| error.kind() == Kind::Refused);
     if shared.refuses_writes.load(Relaxed) != refusal.is_some() {
         shared.refuses_writes.store(refusal.is_some(), Relaxed);
         refusal.into_iter().for_each(|error| shared.failed(error.to_string()));
     }
     let error = match written {
-        Ok(found) => {
-            return Ok(answer_batch(|| batch::answer(groups, &found, shared.config.batching)));
+        Ok((found, events)) => {
+            let answered = answer_batch(|| batch::answer(groups, &found, shared.config.batching));
+            match events {
+                Some((ticket, Some(block), is_stored)) => ticket.end_with(block, is_stored),
+                Some((ticket, None, _)) => ticket.end_without(),
+                None => {}
+            }
+            return Ok(answered);
         }
         Err(error) => error,
     };
@@ -498,15 +520,20 @@ async fn commit(
     if error.kind().ends_session() { Err(error) } else { Ok(answered) }
 }
 
+/// What writes found; and their place among the events, with their block if the store keeps it.
+type Sent<'s> = (Vec<Found>, Option<(Ticket<'s>, Option<EventBlock>)>);
+
 /// Decides the preconditions, reading the keys that have any, gives every write its version, and sends what is to be written.
-async fn write(
+async fn write<'s>(
     session: &mut dyn Session,
     groups: &mut [batch::Group],
-    shared: &Shared,
-) -> Result<Vec<Found>, Error> {
+    shared: &'s Shared,
+) -> Result<Sent<'s>, Error> {
     // What a row that has expired was replaced by has created it.
     let may_expire = shared.may_expire.load(Relaxed) && shared.config.batching == Batching::On;
-    let is_read = |group: &&batch::Group| may_expire || group.is_conditional();
+    let keeps_events = shared.events.keeps_all();
+    let is_read =
+        |group: &&batch::Group| may_expire || group.is_conditional() || group.asks_if_present(keeps_events);
     let conditional: Vec<Key> = groups.iter().filter(is_read).map(|group| group.key().clone()).collect();
     // A clear between the look and the write would remove the row that decides.
     let _no_clear = if conditional.is_empty() {
@@ -533,11 +560,32 @@ async fn write(
         let mut current = current.into_iter();
         for group in &mut *groups {
             let stored = is_read(&&*group).then(|| current.next().flatten());
-            group.decide(stored, &shared.clock, || shared.next_version());
+            let repeat = |idempotency: &Idempotency| shared.events.repeat(&idempotency.id);
+            group.decide(stored, &shared.clock, repeat, || shared.next_version());
         }
-        match session.write(&batch::writes(groups)).await {
-            Err(error) if error.kind() == Kind::Retry && tries < RETRIES_MAX => tries += 1,
-            answer => return answer,
+        if shared.config.batching == Batching::Off {
+            // Writes have no order, and so no events.
+            return Ok((session.write(&batch::writes(groups)).await?, None));
+        }
+        let ticket = shared.events.begin(|| shared.next_version());
+        let is_stored = keeps_events || groups.iter().any(batch::Group::is_idempotent);
+        let stored = is_stored.then(|| {
+            let mut body = events::body(keeps_events);
+            batch::record(groups, None, &mut body);
+            ticket.block(shared.clock.now(), body)
+        });
+        let stored = stored.filter(|block| events::has_records(&block.body));
+        match session.write_with(&batch::writes(groups), stored.as_ref()).await {
+            Ok(found) => return Ok((found, Some((ticket, stored)))),
+            // It may happen, also later.
+            Err(error) if error.kind() == Kind::Unknown => return Err(error),
+            Err(error) => {
+                ticket.end_without();
+                if error.kind() != Kind::Retry || tries == RETRIES_MAX {
+                    return Err(error);
+                }
+                tries += 1;
+            }
         }
     }
 }

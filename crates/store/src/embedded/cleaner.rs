@@ -5,7 +5,6 @@ use super::index::Place;
 use super::log::{Log, Purpose, SEGMENTS, not_written};
 use super::segment::{self, Batch, Entry, PREAMBLE_BYTES};
 use crate::{Error, Kind};
-use kv::Key;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -49,23 +48,20 @@ impl Log {
         let mut bytes = vec![0; end as usize];
         file.read_exact_at(&mut bytes, 0).map_err(|error| not_written(&error))?;
         let mut at = PREAMBLE_BYTES;
-        let mut moving: Vec<(Key, Place)> = Vec::new();
+        let mut moving: Vec<Place> = Vec::new();
         while at < bytes.len() {
             let Batch { range, entries, .. } =
                 segment::batch(&bytes, at, self.store).ok_or_else(|| damaged(at))?;
             at = range.end;
             for range in entries {
-                let Some(key) = segment::entry(&bytes[range.clone()]).and_then(|entry| Key::new(entry.key))
-                else {
-                    continue;
-                };
+                let Some(entry) = segment::entry(&bytes[range.clone()]) else { continue };
                 let (offset, bytes) = (range.start as u32, range.len() as u32);
                 let place = Place { segment: number, offset, bytes };
-                if self.index.read().rows.get(&key) == Some(&place) {
-                    moving.push((key, place));
+                if self.index.read().holds(&entry, &place) {
+                    moving.push(place);
                 }
             }
-            let moving_bytes: usize = moving.iter().map(|(_, place)| place.bytes as usize).sum();
+            let moving_bytes: usize = moving.iter().map(|place| place.bytes as usize).sum();
             if moving_bytes >= MOVE_BYTES || at == bytes.len() {
                 if is_stopped() {
                     return Ok(false);
@@ -91,18 +87,18 @@ impl Log {
         Ok(true)
     }
 
-    /// Writes those rows of a segment with the contents `bytes` anew that are still where they were.
-    pub(super) fn rewrite(&self, bytes: &[u8], mut moving: Vec<(Key, Place)>) -> Result<(), Error> {
+    /// Writes those entries of a segment with the contents `bytes` anew that are still where they were.
+    pub(super) fn rewrite(&self, bytes: &[u8], moving: Vec<Place>) -> Result<(), Error> {
         let mut writer = self.writer.lock();
         let index = self.index.read();
-        moving.retain(|(key, place)| index.rows.get(key) == Some(place));
+        let range = |place: &Place| place.offset as usize..(place.offset + place.bytes) as usize;
+        let entry =
+            |place: &Place| segment::entry(&bytes[range(place)]).filter(|entry| index.holds(entry, place));
+        let entries: Vec<Entry> = moving.iter().filter_map(entry).collect();
         drop(index);
-        if moving.is_empty() {
+        if entries.is_empty() {
             return Ok(());
         }
-        let range = |place: &Place| place.offset as usize..(place.offset + place.bytes) as usize;
-        let entries: Vec<Entry> =
-            moving.iter().filter_map(|(_, place)| segment::entry(&bytes[range(place)])).collect();
         let places = self.append(&mut writer, Purpose::Free, &entries)?;
         self.index.write().apply(&entries, &places);
         Ok(())

@@ -27,9 +27,11 @@ pub(super) struct Index {
     /// Of the rows that expire: when, and the same in the order of time.
     expires: HashMap<Key, Timestamp>,
     by_expiry: BTreeSet<(Timestamp, Key)>,
+    /// Blocks of events, by their id.
+    pub events: BTreeMap<u64, Place>,
     /// By number; the last is appended to.
     pub segments: BTreeMap<u32, Segment>,
-    /// Bytes of all segments, and of the entries that `rows` points to.
+    /// Bytes of all segments, and of the entries that `rows` and `events` point to.
     pub bytes: u64,
     pub live: u64,
 }
@@ -48,6 +50,27 @@ impl Index {
         let old = self.rows.remove(key);
         self.live -= old.map_or(0, |old| u64::from(old.bytes));
         old.is_some()
+    }
+
+    pub(super) fn add_events(&mut self, id: u64, place: Place) {
+        self.live += u64::from(place.bytes);
+        let old = self.events.insert(id, place);
+        self.live -= old.map_or(0, |old| u64::from(old.bytes));
+    }
+
+    fn trim_events(&mut self, until: u64) {
+        while let Some(oldest) = self.events.first_entry().filter(|oldest| *oldest.key() <= until) {
+            self.live -= u64::from(oldest.remove().bytes);
+        }
+    }
+
+    /// Whether an entry is in force that is at `place`.
+    pub(super) fn holds(&self, entry: &Entry, place: &Place) -> bool {
+        match entry.kind {
+            EntryKind::Put | EntryKind::PutWithExtra => self.rows.get(entry.key) == Some(place),
+            EntryKind::Events => self.events.get(&entry.version) == Some(place),
+            EntryKind::Delete | EntryKind::Meta | EntryKind::TrimEvents => false,
+        }
     }
 
     fn set_expiry(&mut self, key: &Key, expires: Option<Timestamp>) {
@@ -81,6 +104,7 @@ impl Index {
         self.rows.clear();
         self.expires.clear();
         self.by_expiry.clear();
+        self.events.clear();
         self.live = 0;
     }
 
@@ -92,11 +116,17 @@ impl Index {
     /// Puts and removes what `entries` say, which are in `places` now.
     pub(super) fn apply(&mut self, entries: &[Entry], places: &[Place]) {
         for (entry, place) in entries.iter().zip(places) {
-            let Some(key) = Key::new(entry.key) else { continue };
-            match entry.kind {
-                EntryKind::Put | EntryKind::PutWithExtra => drop(self.put(key, *place, entry.expires())),
-                EntryKind::Delete => drop(self.delete(&key)),
-                EntryKind::Meta => {}
+            match (entry.kind, Key::new(entry.key)) {
+                (EntryKind::Put | EntryKind::PutWithExtra, Some(key)) => {
+                    self.put(key, *place, entry.expires());
+                }
+                (EntryKind::Delete, Some(key)) => {
+                    self.delete(&key);
+                }
+                (EntryKind::Events, _) => self.add_events(entry.version, *place),
+                (EntryKind::TrimEvents, _) => self.trim_events(entry.version),
+                (EntryKind::Put | EntryKind::PutWithExtra | EntryKind::Delete, None) => {}
+                (EntryKind::Meta, _) => {}
             }
         }
     }

@@ -11,7 +11,7 @@ use super::files;
 use super::index::{Index, Place, Segment};
 use super::replay::Replayed;
 use super::segment::{self, Encoder, Entry, EntryKind, Meta, PREAMBLE_BYTES};
-use crate::{Error, Found, Kind, Listed, Listing};
+use crate::{Error, EventBlock, Found, Kind, Listed, Listing};
 use kv::{Change, Key, Row, Write};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::statvfs;
@@ -30,6 +30,8 @@ const RESERVE: &str = "reserve";
 /// How long segments are: a share of the space there is, within these bounds.
 const SEGMENT_BYTES: [u64; 2] = [1 << 20, 64 << 20];
 pub(super) const SEGMENTS: u64 = 64;
+/// Blocks of events that are read at once.
+const EVENT_BLOCKS: usize = 1024;
 /// Bytes of the entry that describes the store, and more.
 const META_BYTES: u64 = 1024;
 
@@ -162,15 +164,9 @@ impl Log {
         let Some(place) = index.rows.get(key).copied() else { return Ok(None) };
         let file = Arc::clone(&index.segments[&place.segment].file);
         drop(index);
-        let unread = |cause: &dyn std::fmt::Display| {
-            let (path, offset) = (self.path(place.segment), place.offset);
-            let what = format!("the embedded store cannot read {} at {offset}: {cause}", path.display());
-            Error::new(Kind::Rejected, what)
-        };
-        let mut bytes = vec![0; place.bytes as usize];
-        file.read_exact_at(&mut bytes, u64::from(place.offset)).map_err(|error| unread(&error))?;
+        let bytes = self.bytes_at(&place, &file, place.bytes as usize)?;
         let entry = segment::entry(&bytes).filter(|entry| entry.key == key.as_bytes());
-        let entry = entry.ok_or_else(|| unread(&"the row is damaged"))?;
+        let entry = entry.ok_or_else(|| self.unread(&place, &"the row is damaged"))?;
         Ok(Some(entry.row(key, entry.value)))
     }
 
@@ -194,41 +190,91 @@ impl Log {
             }
         };
         drop(index);
-        let mut bytes = Vec::new();
         let listed = |(key, place, file): (Key, Place, Arc<File>)| {
-            let unread = |cause: &dyn std::fmt::Display| {
-                let (path, offset) = (self.path(place.segment), place.offset);
-                let what = format!("the embedded store cannot read {} at {offset}: {cause}", path.display());
-                Error::new(Kind::Rejected, what)
-            };
-            bytes.resize((place.bytes as usize).min(segment::OUTLINE_BYTES_MAX), 0);
-            file.read_exact_at(&mut bytes, u64::from(place.offset)).map_err(|error| unread(&error))?;
+            let length = (place.bytes as usize).min(segment::OUTLINE_BYTES_MAX);
+            let bytes = self.bytes_at(&place, &file, length)?;
             let outline = segment::outline(&bytes).filter(|(entry, _)| entry.key == key.as_bytes());
-            let (entry, value_bytes) = outline.ok_or_else(|| unread(&"the row is damaged"))?;
+            let (entry, value_bytes) = outline.ok_or_else(|| self.unread(&place, &"the row is damaged"))?;
             Ok(Listed { row: entry.row(&key, b""), value_bytes })
         };
         found.into_iter().map(listed).collect()
     }
 
     /// Makes `writes`, whose keys are distinct, durable, and says what each found.
+    #[cfg(any(test, feature = "test-support"))]
     pub(super) fn write(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
-        let entries: Vec<Entry> = writes.iter().map(entry_of).collect();
+        self.write_with(writes, None)
+    }
+
+    /// The same, with a block of events.
+    pub(super) fn write_with(
+        &self,
+        writes: &[Write],
+        events: Option<&EventBlock>,
+    ) -> Result<Vec<Found>, Error> {
+        if writes.is_empty() && events.is_none() {
+            return Ok(Vec::new());
+        }
+        let event_value = events.map(segment::events_value).unwrap_or_default();
+        let event_entry =
+            events.map(|block| segment::events_entry(EntryKind::Events, block.id, &event_value));
+        let entries: Vec<Entry> = writes.iter().map(entry_of).chain(event_entry).collect();
         let puts = writes.iter().filter(|write| matches!(write.change, Change::Put(_))).count();
         let purpose = if puts == 0 { Purpose::Free } else { Purpose::Store };
         let mut writer = self.writer.lock();
         let places = self.append(&mut writer, purpose, &entries).map_err(|error| match error.kind() {
             // Alone, what only removes may go.
-            Kind::Refused if (1..entries.len()).contains(&puts) => {
+            Kind::Refused if (1..writes.len()).contains(&puts) => {
                 Error::new(Kind::Rejected, error.to_string())
             }
             _ => error,
         })?;
         let mut index = self.index.write();
+        if let (Some(block), Some(place)) = (events, places.last()) {
+            index.add_events(block.id, *place);
+        }
         let made = writes.iter().zip(places).map(|(write, place)| match write.change {
             Change::Put(ref row) => index.put(write.key.clone(), place, row.attributes().expires),
             Change::Delete => index.delete(&write.key),
         });
         Ok(made.map(Found::present).collect())
+    }
+
+    /// The first blocks of events behind the one with the id `behind`.
+    pub(super) fn events(&self, behind: u64) -> Result<Vec<EventBlock>, Error> {
+        let index = self.index.read();
+        let blocks = index.events.range((Bound::Excluded(behind), Bound::Unbounded)).take(EVENT_BLOCKS);
+        let blocks: Vec<(Place, Arc<File>)> =
+            blocks.map(|(_, place)| (*place, Arc::clone(&index.segments[&place.segment].file))).collect();
+        drop(index);
+        let block = |(place, file): (Place, Arc<File>)| {
+            let bytes = self.bytes_at(&place, &file, place.bytes as usize)?;
+            let block = segment::entry(&bytes).and_then(|entry| segment::events_of(&entry));
+            block.ok_or_else(|| self.unread(&place, &"the events are damaged"))
+        };
+        blocks.into_iter().map(block).collect()
+    }
+
+    /// Forgets the blocks of events up to `until`.
+    pub(super) fn trim_events(&self, until: u64) -> Result<(), Error> {
+        let entries = [segment::events_entry(EntryKind::TrimEvents, until, b"")];
+        let mut writer = self.writer.lock();
+        let places = self.append(&mut writer, Purpose::Free, &entries)?;
+        self.index.write().apply(&entries, &places);
+        Ok(())
+    }
+
+    fn bytes_at(&self, place: &Place, file: &File, length: usize) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, u64::from(place.offset))
+            .map_err(|error| self.unread(place, &error))?;
+        Ok(bytes)
+    }
+
+    fn unread(&self, place: &Place, cause: &dyn std::fmt::Display) -> Error {
+        let (path, offset) = (self.path(place.segment), place.offset);
+        let what = format!("the embedded store cannot read {} at {offset}: {cause}", path.display());
+        Error::new(Kind::Rejected, what)
     }
 
     /// Removes all rows.

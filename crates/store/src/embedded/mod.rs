@@ -2,6 +2,7 @@
 //!
 //! One batch is one write to the log and one flush. A row is readable after the flush.
 
+mod backup;
 mod cleaner;
 mod files;
 #[cfg(feature = "test-support")]
@@ -17,8 +18,8 @@ pub use self::replay::{Damage, Lost};
 
 use self::log::Log;
 use super::{
-    Answer, Error, Flush, Found, Kind, Lease, Listed, Listing, Part, SCHEMES, Session, Store, Workers,
-    redacted,
+    Answer, Error, EventBlock, Flush, Found, Kind, Lease, Listed, Listing, Part, SCHEMES, Session, Store,
+    Workers, redacted,
 };
 use kv::{Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
@@ -54,6 +55,12 @@ pub fn check(place: &str) -> Result<Checked, Error> {
 pub fn repair(place: &str) -> Result<Repaired, Error> {
     let Embedded { directory, segment_bytes, .. } = Embedded::offline(place)?;
     repair::repair(&directory, segment_bytes)
+}
+
+/// Copies the embedded store at `place`, its directory or URL, to `destination`, a new directory, also while a server uses it; what
+/// is in the copy. It has every write that was acknowledged before.
+pub fn backup(place: &str, destination: &std::path::Path) -> Result<Checked, Error> {
+    backup::backup(&Embedded::offline(place)?.directory, destination)
 }
 
 /// The open log, and the thread that gives back its space.
@@ -200,8 +207,20 @@ impl Session for EmbeddedSession {
         Box::pin(ready(rows.collect()))
     }
 
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
-        Box::pin(ready(self.change(|log| log.write(writes))))
+    fn write_with<'a>(
+        &'a mut self,
+        writes: &'a [Write],
+        events: Option<&'a EventBlock>,
+    ) -> Answer<'a, Vec<Found>> {
+        Box::pin(ready(self.change(|log| log.write_with(writes, events))))
+    }
+
+    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
+        Box::pin(ready(self.opened.log.events(behind)))
+    }
+
+    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
+        Box::pin(ready(self.change(|log| log.trim_events(until))))
     }
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {

@@ -8,7 +8,7 @@ use super::log::{Log, Purpose, Writer, cannot_open};
 use super::replay::{Damage, Replayed};
 use super::segment::{self, Meta};
 use crate::{Error, Kind, Part};
-use kv::{Key, Version};
+use kv::Version;
 use std::fs::{self, File};
 use std::io;
 use std::mem;
@@ -108,19 +108,18 @@ fn behind(
 }
 
 impl Log {
-    /// Writes all rows anew.
+    /// Writes all rows anew, and no events: some may be missing.
     fn rewrite_all(&self) -> Result<(), Error> {
-        let mut rows: Vec<(Key, Place)> =
-            self.index.read().rows.iter().map(|(key, place)| (key.clone(), *place)).collect();
+        let mut rows: Vec<Place> = self.index.read().rows.values().copied().collect();
         // In the order of the log, one segment after the other.
-        rows.sort_unstable_by_key(|(_, place)| (place.segment, place.offset));
-        for rows in rows.chunk_by(|(_, one), (_, next)| one.segment == next.segment) {
+        rows.sort_unstable_by_key(|place| (place.segment, place.offset));
+        for rows in rows.chunk_by(|one, next| one.segment == next.segment) {
             let bytes =
-                fs::read(self.path(rows[0].1.segment)).map_err(|error| unusable(&self.directory, error))?;
+                fs::read(self.path(rows[0].segment)).map_err(|error| unusable(&self.directory, error))?;
             let mut moving = Vec::new();
             let mut moving_bytes = 0;
-            for (key, place) in rows {
-                moving.push((key.clone(), *place));
+            for place in rows {
+                moving.push(*place);
                 moving_bytes += place.bytes as usize;
                 if moving_bytes >= MOVE_BYTES {
                     self.rewrite(&bytes, mem::take(&mut moving))?;

@@ -177,7 +177,8 @@ impl Replayed {
 
     fn apply(&mut self, segment: u32, bytes: &[u8], range: Range<usize>) {
         let Some(entry) = segment::entry(&bytes[range.clone()]) else { return };
-        self.records += u64::from(entry.kind != EntryKind::Meta);
+        let is_row = !matches!(entry.kind, EntryKind::Meta | EntryKind::Events | EntryKind::TrimEvents);
+        self.records += u64::from(is_row);
         self.version_max = self.version_max.max(entry.version);
         let place = Place { segment, offset: range.start as u32, bytes: range.len() as u32 };
         self.index.apply(&[entry], &[place]);

@@ -11,6 +11,7 @@
 //! Numbers are little endian, checksums CRC-32. An entry's is of what follows it. A batch's is of the store's number, of what
 //! follows it in the header, and of the checksums of its entries: no value that a client sends can contain a valid batch.
 
+use crate::EventBlock;
 use crc32fast::Hasher;
 use kv::{Attributes, KEY_BYTES_MAX, Key, Row, Timestamp, Version};
 use std::ops::Range;
@@ -32,6 +33,10 @@ pub(super) enum EntryKind {
     Meta = 3,
     /// Creates or replaces a row with attributes that most do not have.
     PutWithExtra = 4,
+    /// A block of events: its id is the version, its value when it was made, in milliseconds since 1970 (8), and its body.
+    Events = 5,
+    /// Forgets the blocks of events up to the one whose id is the version.
+    TrimEvents = 6,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +107,27 @@ impl Meta {
 /// The entry with what [`Meta::encode`] made.
 pub(super) fn meta_entry(meta: &[u8]) -> Entry<'_> {
     Entry { kind: EntryKind::Meta, version: 0, key: b"", content_type: b"", extra: b"", value: meta }
+}
+
+/// An entry without a key.
+pub(super) fn events_entry(kind: EntryKind, id: u64, value: &[u8]) -> Entry<'_> {
+    Entry { kind, version: id, key: b"", content_type: b"", extra: b"", value }
+}
+
+/// The value of an entry with a block of events.
+pub(super) fn events_value(block: &EventBlock) -> Vec<u8> {
+    [&block.at.0.to_le_bytes(), &*block.body].concat()
+}
+
+/// The block of events that an entry has.
+pub(super) fn events_of(entry: &Entry) -> Option<EventBlock> {
+    let (at, body) = entry.value.split_first_chunk()?;
+    let is_one = entry.kind == EntryKind::Events;
+    is_one.then(|| EventBlock {
+        id: entry.version,
+        at: Timestamp(u64::from_le_bytes(*at)),
+        body: body.into(),
+    })
 }
 
 /// What a segment of the store `store` begins with.
@@ -288,7 +314,7 @@ fn entry_at(segment: &[u8], at: usize) -> Option<Range<usize>> {
 fn entry_end(segment: &[u8], at: usize) -> Option<usize> {
     let header = segment.get(at..at + ENTRY_HEADER_BYTES)?;
     let key_bytes = usize::from(u16::from_le_bytes([header[16], header[17]]));
-    let is_possible = (1..=4).contains(&header[19]) && key_bytes <= KEY_BYTES_MAX;
+    let is_possible = (1..=6).contains(&header[19]) && key_bytes <= KEY_BYTES_MAX;
     let end = at + entry_bytes(header)?;
     (is_possible && end <= segment.len()).then_some(end)
 }
@@ -303,6 +329,8 @@ pub(super) fn entry(bytes: &[u8]) -> Option<Entry<'_>> {
         2 => EntryKind::Delete,
         3 => EntryKind::Meta,
         4 => EntryKind::PutWithExtra,
+        5 => EntryKind::Events,
+        6 => EntryKind::TrimEvents,
         _ => return None,
     };
     let version = u64::from_le_bytes(*bytes[4..].first_chunk()?);

@@ -30,6 +30,12 @@ async fn a_directory_remembers_which_shard_it_is() {
 }
 
 #[tokio::test]
+async fn the_embedded_store_keeps_events() {
+    let directory = tempfile::tempdir().unwrap();
+    contract::keeps_events(|| open(&url(&directory)).unwrap()).await;
+}
+
+#[tokio::test]
 async fn a_directory_in_use_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let first = open(&url(&directory)).unwrap();

@@ -15,22 +15,29 @@
 mod commits;
 mod session;
 mod tls;
+mod user_session;
+mod user_table;
 
 use super::password::Password;
 use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtaken, taken};
 use super::store_url::StoreUrl;
-use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, redacted};
+use super::user_table::{Names, PARAMETERS, Seen, VERSIONS};
+use super::{
+    Answer, Error, EventSupport, Kind, Lease, Part, Session, Store, Workers, only_user_tables, redacted,
+};
 use commits::Commits;
-use kv::{Timestamp, Version};
+use kv::{Key, Timestamp, Version};
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, FromRowError, Opts, OptsBuilder, Row, from_row_opt};
 use parking_lot::Mutex;
 use session::{MysqlSession, PREPARED_MAX};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tls::Tls;
+use user_session::UserTableSession;
+use user_table::{UserTable, VERSIONS_TABLE};
 
 /// How often the owner asks whether it still is: an idle connection does not notice its end.
 const WATCH_PAUSE: Duration = Duration::from_millis(500);
@@ -51,7 +58,7 @@ const OWNER_SETTINGS: &str = "SET SESSION wait_timeout = 20, innodb_lock_wait_ti
 const SESSION_SETTINGS: &str =
     "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 5; SET NAMES binary";
 
-const TABLES: [&str; 3] = [
+const TABLES: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS weir_kv (
         `key` VARBINARY(1024) NOT NULL PRIMARY KEY,
         value LONGBLOB NOT NULL,
@@ -69,15 +76,21 @@ const TABLES: [&str; 3] = [
         one TINYINT NOT NULL PRIMARY KEY,
         map VARCHAR(64) CHARACTER SET ascii NOT NULL
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
+    "CREATE TABLE IF NOT EXISTS weir_events (
+        id BIGINT UNSIGNED NOT NULL PRIMARY KEY,
+        at BIGINT UNSIGNED NOT NULL,
+        body LONGBLOB NOT NULL
+    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
 ];
 const TABLES_THERE: &str = "SELECT COUNT(*) FROM information_schema.tables
-    WHERE table_schema = DATABASE() AND table_name IN ('weir_kv', 'weir_owner', 'weir_map')";
+    WHERE table_schema = DATABASE() AND table_name IN ('weir_kv', 'weir_owner', 'weir_map', 'weir_events')";
+const ROWS: &str = "weir_kv";
 
 const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 WHERE one = 1";
 /// Where `weir_owner` is empty; rows may be there all the same, of a dump without that table. One statement, so that it takes
 /// effect also if it lasts longer than the setup may.
-const FIRST_EPOCH: &str =
-    "INSERT INTO weir_owner (one, epoch) SELECT 1, COALESCE(MAX(version) >> ?, 0) + 1 FROM weir_kv";
+const FIRST_EPOCH: &str = "INSERT INTO weir_owner (one, epoch) SELECT 1, (GREATEST(
+        COALESCE(MAX(version), 0), COALESCE((SELECT MAX(id) FROM weir_events), 0)) >> ?) + 1 FROM weir_kv";
 /// What the lease says of time.
 const TIME: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED),
     EXISTS (SELECT 1 FROM weir_kv WHERE expires IS NOT NULL)";
@@ -88,6 +101,10 @@ pub(super) struct Mysql {
     options: Opts,
     password: Password,
     tls: Tls,
+    /// A table of somebody else, if the rows are there, and what it turned out to be.
+    user_table: Option<(Names, OnceLock<Arc<UserTable>>)>,
+    /// Others may write the rows at any time, and nothing is cached.
+    others_write: bool,
     /// For messages, without the password.
     shown: Arc<str>,
     warned: AtomicBool,
@@ -106,7 +123,9 @@ impl Mysql {
         let socket = url.take("socket");
         let tls = Tls::of(&mut url, socket.is_some()).map_err(wrong)?;
         let password = Password::of_url(url.password.take(), url.take("password-file")).map_err(wrong)?;
-        url.finish(&[&tls::PARAMETERS[..], &["password-file", "socket"]].concat()).map_err(wrong)?;
+        let names = Names::of(&mut url).map_err(wrong)?;
+        let known = [&tls::PARAMETERS[..], &["password-file", "socket"], &PARAMETERS].concat();
+        url.finish(&known).map_err(wrong)?;
         let options = OptsBuilder::default()
             .ip_or_hostname(url.host.unwrap_or("127.0.0.1".into()))
             .tcp_port(url.port.unwrap_or(3306))
@@ -121,6 +140,8 @@ impl Mysql {
             options: options.into(),
             password: password.or_else(|| Password::of_variable("MYSQL_PWD")).unwrap_or(Password::None),
             tls,
+            user_table: names.map(|names| (names, OnceLock::new())),
+            others_write: false,
             shown,
             warned: AtomicBool::new(false),
             commits: Mutex::default(),
@@ -170,23 +191,36 @@ impl Mysql {
         if locked.flatten() != Some(1) {
             return Err(self.taken(&mut owner, &lock).await.into());
         }
-        let there: Option<i64> = owner.query_first(TABLES_THERE).await?;
+        // Where the versions are, and where the rows.
+        let (versions, rows) = match &self.user_table {
+            None => (ROWS, ROWS.to_owned()),
+            Some((names, known)) => {
+                let table = Arc::new(UserTable::examine(&mut owner, names).await?);
+                let name = table.table.clone();
+                // The first look counts: the database checks again what it lets through.
+                known.get_or_init(|| table);
+                (VERSIONS, name)
+            }
+        };
+        let there: Option<i64> = owner.query_first(TABLES_THERE.replace(ROWS, versions)).await?;
         if there != Some(TABLES.len() as i64) {
-            for table in TABLES {
+            let first = if versions == VERSIONS { VERSIONS_TABLE } else { TABLES[0] };
+            for table in [&[first], &TABLES[1..]].concat() {
                 owner.query_drop(table).await?;
             }
         }
         // The map: which part of the keys this database holds.
-        let what = "SELECT (SELECT map FROM weir_map), EXISTS (SELECT 1 FROM weir_kv)";
-        let found: Option<(Option<String>, bool)> = first(&mut owner, what).await?;
+        let what = format!("SELECT (SELECT map FROM weir_map), EXISTS (SELECT 1 FROM {rows})");
+        let found: Option<(Option<String>, bool)> = first(&mut owner, &what).await?;
         let (recorded, in_use) = found.unwrap_or_default();
         if part.admit(recorded.as_deref(), in_use, &self.shown)? {
             owner.exec_drop("INSERT INTO weir_map (one, map) VALUES (1, ?)", (part.map(),)).await?;
         }
-        self.outlast_earlier_writes(&mut owner, &prefix).await?;
+        self.outlast_earlier_writes(&mut owner, &prefix, versions).await?;
         let epoch: i64 = first(&mut owner, EPOCH).await?.unwrap_or_default();
         self.warn_of_losses(&mut owner).await?;
-        let (now, may_expire): (i64, bool) = first(&mut owner, TIME).await?.unwrap_or_default();
+        let (now, may_expire): (i64, bool) =
+            first(&mut owner, &TIME.replace(ROWS, versions)).await?.unwrap_or_default();
         let now = Timestamp(now as u64);
         // The commit of the new epoch has flushed what is before it in the log, too.
         *self.commits.lock() = Arc::default();
@@ -194,11 +228,14 @@ impl Mysql {
     }
 
     /// Raises the epoch, which waits for every write of an earlier lease that is in flight.
-    async fn outlast_earlier_writes(&self, owner: &mut Conn, prefix: &str) -> Setup<()> {
+    async fn outlast_earlier_writes(&self, owner: &mut Conn, prefix: &str, versions: &str) -> Setup<()> {
         for _ in 0..TERMINATIONS_MAX {
             match owner.query_drop(RAISE).await {
                 Ok(()) if owner.affected_rows() > 0 => return Ok(()),
-                Ok(()) => return Ok(owner.exec_drop(FIRST_EPOCH, (Version::COUNTER_BITS,)).await?),
+                Ok(()) => {
+                    let first = FIRST_EPOCH.replace(ROWS, versions);
+                    return Ok(owner.exec_drop(first, (Version::COUNTER_BITS,)).await?);
+                }
                 Err(error) if matches!(meaning(&error), Meaning::Again | Meaning::RolledBack) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -263,13 +300,19 @@ impl Mysql {
         if current != Some(epoch as i64) {
             return Err(overtaken(&self.shown).into());
         }
-        Ok(Box::new(MysqlSession {
+        let base = MysqlSession {
             shown: Arc::clone(&self.shown),
             connection,
             epoch,
             commits: Arc::clone(&self.commits.lock()),
             packet_bytes_max: tagged.map_or(0, |(_, bytes)| bytes) as usize,
-        }))
+        };
+        match self.user_table.as_ref().and_then(|(_, known)| known.get()) {
+            None => Ok(Box::new(base)),
+            Some(table) => {
+                Ok(Box::new(UserTableSession { base, table: Arc::clone(table), seen: Seen::default() }))
+            }
+        }
     }
 }
 
@@ -285,6 +328,27 @@ impl Store for Mysql {
     fn workers(&self) -> Workers {
         // As with PostgreSQL: one batch is made ready while the other waits for its flush; see docs/decisions/0004.
         Workers { read: 2, write: 2 }
+    }
+
+    fn event_support(&self) -> EventSupport {
+        match &self.user_table {
+            None => EventSupport::Kept,
+            Some(_) if self.others_write => EventSupport::None,
+            Some(_) => EventSupport::Live,
+        }
+    }
+
+    fn allow_foreign_writers(&mut self) -> Result<(), Error> {
+        self.others_write = true;
+        match &self.user_table {
+            Some(_) => Ok(()),
+            None => Err(only_user_tables(&self.shown)),
+        }
+    }
+
+    fn refuses(&self, key: &Key, row: Option<&kv::Row>) -> Option<Error> {
+        let (_, table) = self.user_table.as_ref()?;
+        table.get()?.refuses(key, row)
     }
 }
 

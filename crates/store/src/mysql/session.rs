@@ -3,7 +3,7 @@
 //! A transaction begins with the row that guards ownership; see the module above. Nothing it did has happened before
 //! its commit, so only a commit that is not answered leaves a doubt.
 
-use super::super::{Answer, Error, Found, Kind, Listed, Listing, Session};
+use super::super::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 use super::commits::Commits;
 use super::of_another_type;
 use crate::sql::{Failure, Meaning, Step, overtaken};
@@ -42,6 +42,11 @@ const PUT_OVER: &str = " ON DUPLICATE KEY UPDATE
     expires = IF(VALUES(version) >= version, VALUES(expires), expires),
     version = GREATEST(version, VALUES(version))";
 
+const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body) VALUES (?, ?, ?)";
+const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > ? ORDER BY id LIMIT 1024";
+const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= ?";
+const CLEAR: &str = "DELETE FROM weir_kv; DELETE FROM weir_events";
+
 /// Most keys in one statement. MariaDB makes a temporary table of lists of a thousand.
 const STATEMENT_KEYS_MAX: usize = 512;
 /// Most bytes in one statement, unless one row has more: what fits into one packet.
@@ -64,18 +69,18 @@ pub(super) struct MysqlSession {
 }
 
 /// A row with its value, or the length of it, in the place of `V`.
-type Fields<V> = (Vec<u8>, V, Vec<u8>, i64, Vec<u8>, Option<i64>);
+pub(super) type Fields<V> = (Vec<u8>, V, Vec<u8>, i64, Vec<u8>, Option<i64>);
 
 /// The columns of a row besides key and value.
-struct Columns {
-    kind: Vec<u8>,
-    version: i64,
-    encoding: Vec<u8>,
-    expires: Option<i64>,
+pub(super) struct Columns {
+    pub(super) kind: Vec<u8>,
+    pub(super) version: i64,
+    pub(super) encoding: Vec<u8>,
+    pub(super) expires: Option<i64>,
 }
 
 impl Columns {
-    fn row(&self, key: &Key, value: &[u8]) -> Row {
+    pub(super) fn row(&self, key: &Key, value: &[u8]) -> Row {
         let attributes = Attributes {
             content_type: std::str::from_utf8(&self.kind).unwrap_or_default(),
             content_encoding: std::str::from_utf8(&self.encoding).unwrap_or_default(),
@@ -121,7 +126,7 @@ impl MysqlSession {
     }
 
     /// Waits for the commits that a read of `keys` may have seen.
-    async fn outlast(&self, keys: Option<&[Key]>) -> Result<(), Failure> {
+    pub(super) async fn outlast(&self, keys: Option<&[Key]>) -> Result<(), Failure> {
         if self.commits.outlast(keys).await {
             return Ok(());
         }
@@ -129,18 +134,27 @@ impl MysqlSession {
         Err(Failure::Database(Meaning::Ended, why))
     }
 
-    async fn write_now(&mut self, writes: &[Write]) -> Result<Vec<Found>, Error> {
-        if writes.is_empty() {
+    async fn write_now(
+        &mut self,
+        writes: &[Write],
+        events: Option<&EventBlock>,
+    ) -> Result<Vec<Found>, Error> {
+        if writes.is_empty() && events.is_none() {
             return Ok(Vec::new());
         }
         self.check_fit(writes)?;
-        let done = match self.transact(writes).await {
+        let done = match self.transact(writes, events).await {
             Ok(found) => {
                 let keys = writes.iter().map(|write| write.key.clone()).collect();
                 self.commit(Some(keys)).await.map(|()| found)
             }
             Err(failure) => Err(failure.of(&self.shown, Step::Write)),
         };
+        self.end_failed(done).await
+    }
+
+    /// Ends the transaction of writes that failed, if the connection goes on.
+    pub(super) async fn end_failed<T>(&mut self, done: Result<T, Error>) -> Result<T, Error> {
         match done {
             // The next transaction would commit what this one left: it ends here, or with its connection.
             Err(error) if !error.kind().ends_session() => {
@@ -153,8 +167,16 @@ impl MysqlSession {
     }
 
     /// Everything but the commit.
-    async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Found>, Failure> {
+    async fn transact(
+        &mut self,
+        writes: &[Write],
+        events: Option<&EventBlock>,
+    ) -> Result<Vec<Found>, Failure> {
         self.begin().await?;
+        if let Some(EventBlock { id, at, body }) = events {
+            let values = vec![Value::UInt(*id), Value::UInt(at.0), Value::Bytes(body.to_vec())];
+            self.count(ADD_EVENTS.to_owned(), Params::Positional(values)).await?;
+        }
         if let [write] = writes {
             // The count of one row says what a look would: 1 inserted, 2 replaced, 0 left as it is. A write of the same version
             // has another end than the row.
@@ -164,6 +186,9 @@ impl MysqlSession {
                 (Change::Put(_), changed) => Found::present(changed == 2),
                 (Change::Delete, changed) => Found::present(changed > 0),
             }]);
+        }
+        if writes.is_empty() {
+            return Ok(Vec::new());
         }
         let there = self.look(writes).await?;
         let found: Vec<Found> = writes
@@ -188,7 +213,7 @@ impl MysqlSession {
     }
 
     /// Begins a transaction that no later lease can come before.
-    async fn begin(&mut self) -> Result<(), Failure> {
+    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         let begun = async {
             let mut answers = self.connection.query_iter(BEGIN).await?;
             answers.collect::<mysql_async::Row>().await?; // of the first statement, which has none
@@ -268,7 +293,7 @@ impl MysqlSession {
     }
 
     /// Runs a statement; its rows.
-    async fn ask<T: FromRow + Send + 'static>(
+    pub(super) async fn ask<T: FromRow + Send + 'static>(
         &mut self,
         statement: String,
         values: Params,
@@ -280,7 +305,7 @@ impl MysqlSession {
     }
 
     /// Runs a statement; how many rows it changed.
-    async fn count(&mut self, statement: String, values: Params) -> Result<u64, Failure> {
+    pub(super) async fn count(&mut self, statement: String, values: Params) -> Result<u64, Failure> {
         let run = async {
             let answer = self.connection.exec_iter(statement, values).await?;
             let changed = answer.affected_rows();
@@ -291,7 +316,7 @@ impl MysqlSession {
     }
 
     /// Commits the transaction, which changed `keys` (`None`: all).
-    async fn commit(&mut self, keys: Option<Vec<Key>>) -> Result<(), Error> {
+    pub(super) async fn commit(&mut self, keys: Option<Vec<Key>>) -> Result<(), Error> {
         let commit = self.commits.begin(keys);
         let done = in_time(self.connection.query_drop("COMMIT")).await.map_err(|failure| {
             let failure = match failure {
@@ -307,8 +332,18 @@ impl MysqlSession {
         done
     }
 
+    /// Runs these statements in one transaction.
+    pub(super) async fn clear_by(&mut self, statements: &str) -> Result<(), Error> {
+        let gone = match self.begin().await {
+            Ok(()) => in_time(self.connection.query_drop(statements)).await,
+            failed => failed,
+        };
+        gone.map_err(|failure| failure.of(&self.shown, Step::Write))?;
+        self.commit(None).await
+    }
+
     /// Whether every row fits into one packet: the server ends a connection that sends more.
-    fn check_fit(&self, writes: &[Write]) -> Result<(), Error> {
+    pub(super) fn check_fit(&self, writes: &[Write]) -> Result<(), Error> {
         let room = self.packet_bytes_max.saturating_sub(STATEMENT_OVERHEAD_BYTES + ROW_OVERHEAD_BYTES);
         let most = writes.iter().map(Write::bytes).max();
         let Some(bytes) = most.filter(|bytes| *bytes > room) else { return Ok(()) };
@@ -328,8 +363,34 @@ impl Session for MysqlSession {
         })
     }
 
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
-        Box::pin(self.write_now(writes))
+    fn write_with<'a>(
+        &'a mut self,
+        writes: &'a [Write],
+        events: Option<&'a EventBlock>,
+    ) -> Answer<'a, Vec<Found>> {
+        Box::pin(self.write_now(writes, events))
+    }
+
+    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
+        Box::pin(async move {
+            let found = self
+                .ask::<(u64, u64, Vec<u8>)>(EVENTS.to_owned(), Params::Positional(vec![Value::UInt(behind)]));
+            let found = found.await.map_err(|failure| failure.of(&self.shown, Step::Read))?;
+            let block =
+                |(id, at, body): (u64, u64, Vec<u8>)| EventBlock { id, at: Timestamp(at), body: body.into() };
+            Ok(found.into_iter().map(block).collect())
+        })
+    }
+
+    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let trimmed = async {
+                self.begin().await?;
+                self.count(TRIM_EVENTS.to_owned(), Params::Positional(vec![Value::UInt(until)])).await
+            };
+            trimmed.await.map_err(|failure| failure.and_ended().of(&self.shown, Step::Write))?;
+            self.commit(Some(Vec::new())).await
+        })
     }
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
@@ -342,12 +403,7 @@ impl Session for MysqlSession {
     fn clear(&mut self) -> Answer<'_, ()> {
         Box::pin(async {
             // Not TRUNCATE: that ends the transaction, and with it what keeps a later lease out.
-            let gone = match self.begin().await {
-                Ok(()) => in_time(self.connection.query_drop("DELETE FROM weir_kv")).await,
-                failed => failed,
-            };
-            gone.map_err(|failure| failure.of(&self.shown, Step::Write))?;
-            self.commit(None).await
+            self.clear_by(CLEAR).await
         })
     }
 }
@@ -361,7 +417,7 @@ async fn in_time<T>(step: impl Future<Output = Result<T, mysql_async::Error>>) -
 }
 
 /// How long a list is made, so that there are few statements to prepare: 1, 2, 3, 4, 6, 8, 12, 16, … keys.
-fn padded(length: usize) -> usize {
+pub(super) fn padded(length: usize) -> usize {
     let power = length.next_power_of_two();
     if length <= power / 4 * 3 { power / 4 * 3 } else { power }
 }

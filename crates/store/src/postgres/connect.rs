@@ -1,11 +1,11 @@
 //! From the URL of a PostgreSQL server to connections with it.
 
 use super::tls::{self, Tls};
-use super::user_table::{self, Names};
 use super::{OPENED, Postgres, cause};
 use crate::password::{Passfile, Password, default_passfile};
 use crate::sql::{Failure, Meaning, Setup, one_line};
 use crate::store_url::StoreUrl;
+use crate::user_table::{self, Names};
 use crate::{Error, Kind, redacted};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -11,11 +11,13 @@ mod connect;
 pub mod replica;
 mod session;
 mod tls;
+mod user_session;
 mod user_table;
 
 use super::password::Password;
 use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtaken, taken};
-use super::{Answer, Error, Kind, Lease, Part, Session, Store, Workers, only_user_tables};
+use super::user_table::{Names, VERSIONS, refuse};
+use super::{Answer, Error, EventSupport, Kind, Lease, Part, Session, Store, Workers, only_user_tables};
 use kv::{Key, Row, Timestamp, Version};
 use session::PostgresSession;
 use std::hash::{BuildHasher, Hasher};
@@ -26,7 +28,8 @@ use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{WasNull, WrongType};
 use tokio_postgres::{Client, Config};
-use user_table::{Names, UserTable, VERSIONS, VERSIONS_TABLE};
+use user_session::UserTableSession;
+use user_table::{UserTable, VERSIONS_TABLE};
 
 /// The first half of the advisory locks' keys: `weir` in ASCII.
 const LOCK_SPACE: i32 = 0x7765_6972;
@@ -42,7 +45,7 @@ const TERMINATIONS_MAX: usize = 10;
 
 /// The tables, each made once, in a transaction of its own. An `ALTER TABLE` on every start would wait for every
 /// open transaction on the table.
-const TABLES: [(&str, &str); 3] = [
+const TABLES: [(&str, &str); 4] = [
     (ROWS, ROWS_TABLE),
     (
         "weir_owner",
@@ -56,6 +59,14 @@ const TABLES: [(&str, &str); 3] = [
         "CREATE TABLE weir_map (
             one boolean PRIMARY KEY DEFAULT true CHECK (one),
             map text NOT NULL
+        )",
+    ),
+    (
+        "weir_events",
+        "CREATE TABLE weir_events (
+            id bigint PRIMARY KEY,
+            at bigint NOT NULL,
+            body bytea NOT NULL
         )",
     ),
 ];
@@ -75,7 +86,8 @@ const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch";
 /// Where `weir_owner` is empty: rows may be there all the same, of a dump without that table or of a replica. One statement, so
 /// that it takes effect also if it lasts longer than the setup may.
 const FIRST_EPOCH: &str = "INSERT INTO weir_owner (epoch)
-    SELECT coalesce(max(version) >> $1, 0) + 1 FROM weir_kv RETURNING epoch";
+    SELECT coalesce(greatest(max(version), (SELECT max(id) FROM weir_events)) >> $1, 0) + 1 FROM weir_kv
+    RETURNING epoch";
 
 /// What the lease says of time.
 const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
@@ -124,7 +136,7 @@ impl Postgres {
                 let name = table.table.clone();
                 // The first look counts: the database checks again what it lets through.
                 known.get_or_init(|| table);
-                make_tables(&client, &[(VERSIONS, VERSIONS_TABLE), TABLES[1], TABLES[2]]).await?;
+                make_tables(&client, &[(VERSIONS, VERSIONS_TABLE), TABLES[1], TABLES[2], TABLES[3]]).await?;
                 (VERSIONS, name)
             }
         };
@@ -223,7 +235,10 @@ impl Postgres {
         client.batch_execute(plans).await?;
         match self.user_table.as_ref().and_then(|(_, known)| known.get()) {
             None => self.prepared(client, ended).await,
-            Some(table) => Arc::clone(table).session(Arc::clone(&self.shown), client, ended).await,
+            Some(table) => {
+                let (table, shown) = (Arc::clone(table), Arc::clone(&self.shown));
+                Ok(Box::new(UserTableSession::prepare(table, shown, client, ended).await?))
+            }
         }
     }
 
@@ -241,10 +256,6 @@ fn lease(epoch: u64, now: Timestamp, may_expire: bool, client: Client, ended: Jo
         ended.await.unwrap_or_else(|_| "the connection was dropped".to_owned())
     };
     Lease { epoch, now, may_expire, lost: Box::pin(lost) }
-}
-
-fn refuse<T>(message: String) -> Setup<T> {
-    Err(Error::new(Kind::Config, message).into())
 }
 
 /// Makes those of `tables` that do not exist.
@@ -288,6 +299,14 @@ impl Store for Postgres {
         match &self.user_table {
             Some(_) => Ok(()),
             None => Err(only_user_tables(&self.shown)),
+        }
+    }
+
+    fn event_support(&self) -> EventSupport {
+        match &self.user_table {
+            None => EventSupport::Kept,
+            Some(_) if self.others_write => EventSupport::None,
+            Some(_) => EventSupport::Live,
         }
     }
 

@@ -1,6 +1,6 @@
 //! A session with a PostgreSQL server: its statements.
 
-use super::super::{Answer, Error, Found, Kind, Listed, Listing, Session};
+use super::super::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 use crate::sql::{Failure, Setup, Step};
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 use std::collections::HashMap;
@@ -37,6 +37,10 @@ const PUT: &str = "
             content_encoding = excluded.content_encoding, expires = excluded.expires
         WHERE old.version <= excluded.version
     RETURNING key, xmax <> 0 AS present";
+// In the same statement as the writes, so that there is one transaction and one round trip. The number is that of its parameters.
+const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body)";
+const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > $1 ORDER BY id LIMIT 1024";
+const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= $1";
 const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
 
 pub(super) struct PostgresSession {
@@ -51,6 +55,16 @@ pub(super) struct PostgresSession {
     put: Statement,
     delete: Statement,
     put_and_delete: Statement,
+    /// The same with events, once there are any.
+    with_events: Option<WithEvents>,
+}
+
+struct WithEvents {
+    put: Statement,
+    delete: Statement,
+    put_and_delete: Statement,
+    /// Without a write.
+    alone: Statement,
 }
 
 impl PostgresSession {
@@ -60,10 +74,7 @@ impl PostgresSession {
         client: Client,
         ended: JoinHandle<String>,
     ) -> Setup<PostgresSession> {
-        let both = format!(
-            "WITH gone AS ({}), came AS ({PUT}) TABLE gone UNION ALL TABLE came",
-            DELETE.replace("$1", "$7")
-        );
+        let both = put_and_delete();
         Ok(PostgresSession {
             shown,
             ended,
@@ -75,6 +86,7 @@ impl PostgresSession {
             put: client.prepare(PUT).await?,
             delete: client.prepare(DELETE).await?,
             put_and_delete: client.prepare(&both).await?,
+            with_events: None,
             client,
         })
     }
@@ -114,10 +126,40 @@ impl PostgresSession {
         Ok(listed)
     }
 
-    async fn write_now(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
+    /// Prepares the statements that keep events.
+    async fn prepare_events(&mut self) -> Result<(), tokio_postgres::Error> {
+        if self.with_events.is_some() {
+            return Ok(());
+        }
+        let kept = |first: usize| {
+            let (id, at, body) = (first, first + 1, first + 2);
+            format!("kept AS ({ADD_EVENTS} VALUES (${id}::bigint, ${at}::bigint, ${body}::bytea))")
+        };
+        let put = format!("WITH {} {PUT}", kept(7));
+        let delete = format!("WITH {} {DELETE}", kept(2));
+        let put_and_delete = put_and_delete().replacen("WITH", &format!("WITH {},", kept(8)), 1);
+        let alone = format!("{ADD_EVENTS} VALUES ($1, $2, $3) RETURNING ''::bytea AS key, true AS present");
+        self.with_events = Some(WithEvents {
+            put: self.client.prepare(&put).await?,
+            delete: self.client.prepare(&delete).await?,
+            put_and_delete: self.client.prepare(&put_and_delete).await?,
+            alone: self.client.prepare(&alone).await?,
+        });
+        Ok(())
+    }
+
+    async fn write_now(
+        &mut self,
+        writes: &[Write],
+        events: Option<&EventBlock>,
+    ) -> Result<Vec<Found>, Error> {
         if self.client.is_closed() {
             let what = format!("the store {} closed the connection", self.shown);
             return Err(Error::new(Kind::Unavailable, what));
+        }
+        if events.is_some() {
+            let prepared = self.prepare_events().await;
+            prepared.map_err(|error| Failure::from(error).of(&self.shown, Step::Write))?;
         }
         let (mut keys, mut values, mut types, mut versions) = (vec![], vec![], vec![], vec![]);
         let (mut encodings, mut ends) = (vec![], vec![]);
@@ -137,7 +179,21 @@ impl PostgresSession {
             }
         }
         let puts: [&(dyn ToSql + Sync); 6] = [&keys, &values, &types, &versions, &encodings, &ends];
+        let block = events.map(|block| (block.id as i64, block.at.0 as i64, &*block.body));
         let changed = match (keys.is_empty(), gone.is_empty()) {
+            _ if let (Some((id, at, body)), Some(with)) = (&block, &self.with_events) => {
+                let kept: [&(dyn ToSql + Sync); 3] = [id, at, body];
+                let gone: &(dyn ToSql + Sync) = &gone;
+                match (keys.is_empty(), writes.len() > keys.len()) {
+                    (true, false) => self.client.query(&with.alone, &kept).await,
+                    (false, false) => self.client.query(&with.put, &[&puts[..], &kept].concat()).await,
+                    (true, true) => self.client.query(&with.delete, &[&[gone], &kept[..]].concat()).await,
+                    (false, true) => {
+                        let all = [&puts[..], &[gone], &kept].concat();
+                        self.client.query(&with.put_and_delete, &all).await
+                    }
+                }
+            }
             (true, true) => return Ok(Vec::new()),
             // Cheaper than arrays of one.
             (false, true) if keys.len() == 1 => {
@@ -181,8 +237,30 @@ impl Session for PostgresSession {
         })
     }
 
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
-        Box::pin(self.write_now(writes))
+    fn write_with<'a>(
+        &'a mut self,
+        writes: &'a [Write],
+        events: Option<&'a EventBlock>,
+    ) -> Answer<'a, Vec<Found>> {
+        Box::pin(self.write_now(writes, events))
+    }
+
+    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
+        Box::pin(async move {
+            let blocks = async {
+                let found = self.client.query(EVENTS, &[&(behind as i64)]).await?;
+                found.iter().map(block_of).collect::<Result<_, tokio_postgres::Error>>()
+            };
+            blocks.await.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
+        })
+    }
+
+    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let trimmed = self.client.execute(TRIM_EVENTS, &[&(until as i64)]).await;
+            // Done twice it does no harm, and done later neither.
+            trimmed.map(drop).map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
+        })
     }
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
@@ -196,10 +274,23 @@ impl Session for PostgresSession {
         // Not TRUNCATE: a replica would empty the whole table that it keeps for all shards, and the lock it takes waits for
         // every reader.
         Box::pin(async {
-            let cleared = self.client.batch_execute("SET enable_seqscan = on; DELETE FROM weir_kv").await;
+            let cleared = self
+                .client
+                .batch_execute("SET enable_seqscan = on; DELETE FROM weir_kv; DELETE FROM weir_events")
+                .await;
             cleared.map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))
         })
     }
+}
+
+fn put_and_delete() -> String {
+    let delete = DELETE.replace("$1", "$7");
+    format!("WITH gone AS ({delete}), came AS ({PUT}) TABLE gone UNION ALL TABLE came")
+}
+
+fn block_of(row: &tokio_postgres::Row) -> Result<EventBlock, tokio_postgres::Error> {
+    let (id, at, body) = (row.try_get::<_, i64>(0)?, row.try_get::<_, i64>(1)?, row.try_get::<_, &[u8]>(2)?);
+    Ok(EventBlock { id: id as u64, at: Timestamp(at as u64), body: body.into() })
 }
 
 /// The row under `key`, of columns in the order of [`READ_ONE`].

@@ -2,7 +2,7 @@
 
 use crate::password::home;
 use crate::store_url::StoreUrl;
-use crate::tls::{self, Check, Identity, Names, Trusted};
+use crate::tls::{self, Check, Identity, LIBPQ, Trusted};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sha2::{Digest, Sha256, Sha384, Sha512};
@@ -18,15 +18,6 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
-
-const NAMES: Names = Names {
-    mode: "sslmode",
-    ca: "sslrootcert",
-    certificate: "sslcert",
-    key: "sslkey",
-    require: "require",
-    chain_only: "verify-ca",
-};
 
 /// Each parameter here, and the environment variable that has its value where the URL has none.
 pub(super) const PARAMETERS: [(&str, &str); 4] = [
@@ -160,7 +151,7 @@ impl Tls {
             Mode::VerifyFull => Check::ChainAndName,
         };
         let whom = self.trusted.as_ref().unwrap_or(&Trusted::System);
-        let mut config = tls::config(&NAMES, check, whom, self.own.as_ref())?;
+        let mut config = tls::config(&LIBPQ, check, whom, self.own.as_ref())?;
         config.alpn_protocols = vec![b"postgresql".to_vec()];
         Ok(Connector(Some(Arc::new(config))))
     }
@@ -168,7 +159,7 @@ impl Tls {
     /// What TLS has to do with a failure, if it has.
     pub(super) fn explain(&self, error: &tokio_postgres::Error) -> Option<String> {
         if let Some(failure) = tls::failure_in(error) {
-            return Some(tls::explain(&NAMES, failure));
+            return Some(tls::explain(&LIBPQ, failure));
         }
         if let Some(refusal) = error.as_db_error() {
             // "no pg_hba.conf entry for host …, no encryption"; before PostgreSQL 14 "SSL off".
@@ -186,7 +177,7 @@ impl Tls {
         if cause.contains("does not support TLS") {
             return Some(format!(
                 "{OFFERS_NONE}, which sslmode={} demands; set ssl = on there, or write sslmode=disable if nobody can listen in between",
-                MODES.iter().find(|(_, mode)| *mode == self.mode).map_or(NAMES.require, |(name, _)| name)
+                MODES.iter().find(|(_, mode)| *mode == self.mode).map_or(LIBPQ.require, |(name, _)| name)
             ));
         }
         if cause == "password missing" {

@@ -4,7 +4,7 @@
 
 pub mod scripted;
 
-use super::{Error, Found, Kind, Lease, Listed, Listing, Part, Session, Store};
+use super::{Error, EventBlock, Found, Kind, Lease, Listed, Listing, Part, Session, Store};
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 
 fn key(name: &str) -> Key {
@@ -29,7 +29,7 @@ async fn values(session: &mut dyn Session, names: &[&str]) -> Vec<Option<Vec<u8>
 
 /// Acquires the store and checks everything that one lease can show.
 pub async fn all(store: &dyn Store) {
-    let lease = store.acquire(Part::WHOLE).await.expect("a lease");
+    let lease = acquire_patiently(store, Part::WHOLE).await.expect("a lease");
     let mut session = store.connect(lease.epoch).await.expect("a session");
     let session = session.as_mut();
     let mut counter = Version::first_of(lease.epoch).0;
@@ -163,7 +163,7 @@ pub async fn all(store: &dyn Store) {
 pub async fn survives_reopening(open: impl Fn() -> Box<dyn Store>) {
     let first_epoch = {
         let store = open();
-        let lease = store.acquire(Part::WHOLE).await.expect("a lease");
+        let lease = acquire_patiently(store.as_ref(), Part::WHOLE).await.expect("a lease");
         let mut session = store.connect(lease.epoch).await.expect("a session");
         session.write(&[put("kept", b"yes", "", Version::first_of(lease.epoch))]).await.expect("a put");
         lease.epoch
@@ -175,6 +175,67 @@ pub async fn survives_reopening(open: impl Fn() -> Box<dyn Store>) {
     assert_eq!(values(session.as_mut(), &["kept"]).await, [Some(b"yes".to_vec())]);
     let stale = store.connect(first_epoch).await.err().map(|error| error.kind());
     assert_eq!(stale, Some(Kind::Unavailable), "a session of an earlier lease is refused");
+}
+
+/// Events are there if, and only if, their writes are; also under the next lease. Old ones can be removed.
+pub async fn keeps_events(open: impl Fn() -> Box<dyn Store>) {
+    let block = |version: Version, body: &[u8]| {
+        let at = Timestamp(1_700_000_000_000);
+        EventBlock { id: version.0, at, body: body.into() }
+    };
+    let blocks = {
+        let store = open();
+        let lease = acquire_patiently(store.as_ref(), Part::WHOLE).await.expect("a lease");
+        let mut session = store.connect(lease.epoch).await.expect("a session");
+        assert!(session.events(0).await.expect("no events").is_empty());
+        let version = |number| Version(Version::first_of(lease.epoch).0 + number);
+        let blocks: Vec<EventBlock> =
+            (1..=6).map(|number| block(version(10 * number), &[number as u8; 40])).collect();
+        let put = |name, number| put(name, b"", "", version(number));
+        let delete = |name, number| delete(name, version(number));
+        // With every form of a batch, and alone.
+        let batches = [
+            (vec![put("events/a", 1)], vec![Found::Absent]),
+            (vec![put("events/a", 2), put("events/b", 3)], vec![Found::Present, Found::Absent]),
+            (vec![delete("events/a", 4)], vec![Found::Present]),
+            (
+                vec![delete("events/a", 5), put("events/b", 6), delete("events/c", 7)],
+                vec![Found::Absent, Found::Present, Found::Absent],
+            ),
+            (vec![delete("events/b", 8), delete("events/c", 9)], vec![Found::Present, Found::Absent]),
+            (vec![], vec![]),
+        ];
+        for ((writes, found), block) in batches.iter().zip(&blocks) {
+            assert_eq!(&session.write_with(writes, Some(block)).await.expect("a write with events"), found);
+        }
+        // Without events, as before.
+        session.write(&[put("events/a", 100)]).await.expect("a write without events");
+        assert_eq!(session.events(0).await.expect("events"), blocks);
+        assert_eq!(session.events(blocks[3].id).await.expect("events"), blocks[4..]);
+        session.trim_events(blocks[1].id).await.expect("a trim");
+        session.trim_events(blocks[1].id).await.expect("a trim again");
+        blocks
+    };
+    let store = open();
+    let lease = acquire_patiently(store.as_ref(), Part::WHOLE).await.expect("a lease");
+    let mut session = store.connect(lease.epoch).await.expect("a session");
+    assert_eq!(session.events(0).await.expect("events"), blocks[2..]);
+    session.clear().await.expect("a clear");
+    assert!(session.events(0).await.expect("no events").is_empty());
+    let many: Vec<EventBlock> =
+        (1..1200).map(|number| block(Version(Version::first_of(lease.epoch).0 + number), b"many")).collect();
+    for block in &many {
+        session.write_with(&[], Some(block)).await.expect("a block");
+    }
+    let mut read: Vec<EventBlock> = Vec::new();
+    loop {
+        let more = session.events(read.last().map_or(0, |block| block.id)).await.expect("events");
+        if more.is_empty() {
+            break;
+        }
+        read.extend(more);
+    }
+    assert_eq!(read, many);
 }
 
 /// A durable store remembers which part it was first leased as, and refuses any other.
@@ -196,7 +257,7 @@ pub async fn remembers_its_part(open: impl Fn() -> Box<dyn Store>) {
 
 /// Acquires a store whose last holder has only just gone: a server may need a moment to notice.
 async fn acquire_patiently(store: &dyn Store, part: Part) -> Result<Lease, Error> {
-    for _ in 0..500 {
+    for _ in 0..3000 {
         match store.acquire(part).await {
             Err(error) if error.kind() == Kind::Taken => {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;

@@ -1,7 +1,9 @@
 //! A store that stops at every call until a test says how it goes on: for races, which need an order.
 
 use super::super::memory::list;
-use super::super::{Answer, Error, Found, Kind, Lease, Listed, Listing, Part, Session, Store, Workers};
+use super::super::{
+    Answer, Error, EventBlock, Found, Kind, Lease, Listed, Listing, Part, Session, Store, Workers,
+};
 use kv::{Change, Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -25,6 +27,7 @@ pub enum Act {
 /// Rows in memory, and the stage on which the calls appear.
 pub struct Scripted {
     rows: Arc<Mutex<BTreeMap<Key, Row>>>,
+    events: Arc<Mutex<Vec<EventBlock>>>,
     steps: mpsc::Sender<Step>,
     epoch: AtomicU64,
 }
@@ -51,7 +54,12 @@ impl Scripted {
     pub fn new() -> (Scripted, Stage) {
         let (sender, receiver) = mpsc::channel();
         (
-            Scripted { rows: Arc::default(), steps: sender, epoch: AtomicU64::new(0) },
+            Scripted {
+                rows: Arc::default(),
+                events: Arc::default(),
+                steps: sender,
+                epoch: AtomicU64::new(0),
+            },
             Stage { steps: receiver },
         )
     }
@@ -135,7 +143,8 @@ impl Store for Scripted {
     }
 
     fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        let session = ScriptedSession { rows: Arc::clone(&self.rows), steps: self.steps.clone() };
+        let (rows, events) = (Arc::clone(&self.rows), Arc::clone(&self.events));
+        let session = ScriptedSession { rows, events, steps: self.steps.clone() };
         Box::pin(async { Ok(Box::new(session) as Box<dyn Session>) })
     }
 
@@ -146,6 +155,7 @@ impl Store for Scripted {
 
 struct ScriptedSession {
     rows: Arc<Mutex<BTreeMap<Key, Row>>>,
+    events: Arc<Mutex<Vec<EventBlock>>>,
     steps: mpsc::Sender<Step>,
 }
 
@@ -188,8 +198,18 @@ impl Session for ScriptedSession {
         })
     }
 
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
-        let perform = |rows: &mut BTreeMap<Key, Row>| {
+    fn write_with<'a>(
+        &'a mut self,
+        writes: &'a [Write],
+        events: Option<&'a EventBlock>,
+    ) -> Answer<'a, Vec<Found>> {
+        let kept = Arc::clone(&self.events);
+        if writes.is_empty() && events.is_some() {
+            kept.lock().extend(events.cloned());
+            return Box::pin(std::future::ready(Ok(Vec::new())));
+        }
+        let perform = move |rows: &mut BTreeMap<Key, Row>| {
+            kept.lock().extend(events.cloned());
             let apply = |write: &Write| match &write.change {
                 Change::Put(_) if rows.get(&write.key).is_some_and(|row| row.version() > write.version) => {
                     Found::Newer
@@ -204,6 +224,16 @@ impl Session for ScriptedSession {
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
         Box::pin(std::future::ready(Ok(list(&self.rows.lock(), listing))))
+    }
+
+    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
+        let events = self.events.lock().iter().filter(|block| block.id > behind).cloned().collect();
+        Box::pin(std::future::ready(Ok(events)))
+    }
+
+    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
+        self.events.lock().retain(|block| block.id > until);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn clear(&mut self) -> Answer<'_, ()> {

@@ -1,6 +1,7 @@
 //! Tests of checking and repairing: each kind of damage is found where it is, and costs no row but its own.
 
 use super::*;
+use kv::Key;
 use kv::{Change, Row, Write};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;

@@ -1,0 +1,396 @@
+//! Events and repeated requests, against a store that does as the test says.
+
+use super::*;
+use crate::contract::scripted::{Act, Scripted, Stage};
+use crate::{Answer, EventKind, Lease, Session};
+use std::sync::mpsc;
+
+const LOG: EventLog = EventLog { age: Duration::from_secs(3600), bytes: 1 << 20 };
+
+fn key(name: &str) -> Key {
+    Key::new(name.as_bytes()).unwrap()
+}
+
+/// Two workers for writes.
+fn start(event_log: Option<EventLog>) -> (Batcher, Stage) {
+    let (store, stage) = Scripted::new();
+    (over(Box::new(store), event_log), stage)
+}
+
+fn over(store: Box<dyn Store>, event_log: Option<EventLog>) -> Batcher {
+    let config = Config { workers: Some(Workers { read: 1, write: 2 }), event_log, ..Config::default() };
+    Batcher::start(store, config, Arc::new(())).unwrap()
+}
+
+type Answered = mpsc::Receiver<Result<Written, Error>>;
+
+/// `a=1` puts, `a-` deletes; behind a `#` the `Idempotency-Key`.
+fn write(batcher: &Batcher, text: &str) -> Answered {
+    let (text, id) = text.split_once('#').unwrap_or((text, ""));
+    let (name, rest) = text.split_at(1);
+    let value = &rest[1..];
+    let put = || Row::new(&key(name), "", value.as_bytes(), Version::default());
+    let intent = if rest.starts_with('-') { Intent::Delete } else { Intent::Put(put()) };
+    let idempotency = id
+        .bytes()
+        .next()
+        .map(|id| Idempotency { id: [id; 16], digest: [value.bytes().next().unwrap_or_default(); 8] });
+    let (sender, receiver) = mpsc::channel();
+    let reply = Reply::new(move |result, _| drop(sender.send(result)));
+    batcher.write(WriteRequest { key: key(name), intent, condition: Precondition::None, idempotency, reply });
+    receiver
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// The next `count` events, as `put a`.
+fn events(watch: &mut Watch, count: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    while found.len() < count {
+        match next(watch) {
+            Next::Events(events) => found.extend(events.iter().map(shown)),
+            Next::Reset(_) => found.push("reset".to_owned()),
+        }
+    }
+    found
+}
+
+fn shown(event: &Event) -> String {
+    format!("{} {}", event.kind.as_str(), String::from_utf8_lossy(&event.key))
+}
+
+fn next(watch: &mut Watch) -> Next {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(next) = watch.try_next() {
+            return next;
+        }
+        assert!(Instant::now() < deadline, "an event in time");
+        std::thread::yield_now();
+    }
+}
+
+/// Whether nothing can be told to `watch` now.
+fn is_quiet(watch: &mut Watch) -> bool {
+    while watch.is_late() {
+        if watch.try_next().is_some() {
+            return false;
+        }
+    }
+    watch.try_next().is_none()
+}
+
+fn watching(batcher: &Batcher, watched: Watched, since: Option<Position>) -> Watch {
+    batcher.watch(watched, since, &Arc::default())
+}
+
+fn everything() -> Watched {
+    Watched::Prefix((*b"").into())
+}
+
+/// Two letters whose keys are in different queues.
+fn two_queues(batcher: &Batcher) -> [String; 2] {
+    let is_in = |queue, letter: &char| batcher.queue_of(&batcher.writes, &key(&letter.to_string())) == queue;
+    [0, 1].map(|queue| ('a'..='z').find(|letter| is_in(queue, letter)).unwrap().to_string())
+}
+
+/// Answers everything that is asked of the store, on a thread of its own.
+fn answer_all(stage: Stage) {
+    std::thread::spawn(move || {
+        // Ends with the test.
+        while let Ok(step) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stage.next())) {
+            step.act(Act::Answer);
+        }
+    });
+}
+
+#[test]
+fn events_come_in_the_order_of_the_commits_and_each_to_who_watches_it() {
+    let (batcher, stage) = start(None);
+    let mut all = watching(&batcher, everything(), None);
+    let mut one = watching(&batcher, Watched::Key((*b"a").into()), None);
+    let mut none = watching(&batcher, Watched::Prefix((*b"ab").into()), None);
+    let first = write(&batcher, "a=1");
+    let in_flight = stage.next();
+    // One that is replaced in the same commit has happened, too. Deleting what is not there is nothing.
+    let letter = two_queues(&batcher).into_iter().find(|letter| *letter != "a").unwrap();
+    let rest = ["a=2", "a-", "a-", "a=3"].map(|text| write(&batcher, text));
+    in_flight.act(Act::Answer);
+    first.recv().unwrap().unwrap();
+    stage.next().act(Act::Answer);
+    rest.iter().for_each(|answer| drop(answer.recv().unwrap().unwrap()));
+    write(&batcher, &format!("{letter}=1"));
+    stage.next().act(Act::Answer);
+    let of_a = ["put a", "put a", "delete a", "put a"];
+    assert_eq!(events(&mut all, 5), [&of_a[..], &[&format!("put {letter}")]].concat());
+    assert_eq!(events(&mut one, 4), of_a);
+    assert!(is_quiet(&mut none) && is_quiet(&mut one));
+}
+
+#[test]
+fn nothing_is_told_before_it_is_known_what_came_before() {
+    let (batcher, stage) = start(Some(LOG));
+    let [early, late] = two_queues(&batcher);
+    let mut watch = watching(&batcher, everything(), None);
+    let first = write(&batcher, &format!("{early}=1"));
+    let early_step = stage.next();
+    let second = write(&batcher, &format!("{late}=1"));
+    stage.next().act(Act::Answer);
+    second.recv().unwrap().unwrap();
+    assert!(is_quiet(&mut watch));
+    early_step.act(Act::Answer);
+    first.recv().unwrap().unwrap();
+    assert_eq!(events(&mut watch, 2), [format!("put {early}"), format!("put {late}")]);
+}
+
+#[test]
+fn after_an_unknown_outcome_the_store_says_what_happened() {
+    for happened in [true, false] {
+        let (batcher, stage) = start(Some(LOG));
+        let mut watch = watching(&batcher, everything(), None);
+        let answer = write(&batcher, "a=1");
+        let step = stage.next();
+        if happened {
+            step.act(Act::Perform);
+        }
+        step.act(Act::Fail(Kind::Unknown));
+        assert_eq!(answer.recv().unwrap().unwrap_err().kind(), Kind::Unknown);
+        until_epoch(&batcher, 2);
+        write(&batcher, "b=1");
+        stage.next().act(Act::Answer);
+        let expected: &[&str] = if happened { &["put a", "put b"] } else { &["put b"] };
+        assert_eq!(events(&mut watch, expected.len()), expected);
+    }
+    // Where the store keeps none, nobody knows.
+    let (batcher, stage) = start(None);
+    let mut watch = watching(&batcher, everything(), None);
+    write(&batcher, "a=1");
+    stage.next().act(Act::Fail(Kind::Unknown));
+    until_epoch(&batcher, 2);
+    write(&batcher, "b=1");
+    stage.next().act(Act::Answer);
+    assert_eq!(events(&mut watch, 2), ["reset", "put b"]);
+}
+
+fn until_epoch(batcher: &Batcher, epoch: u64) {
+    let mut status = batcher.shared.status.subscribe();
+    let up = async {
+        let up = status.wait_for(|status| *status == Status::Up(epoch));
+        tokio::time::timeout(Duration::from_secs(30), up).await.unwrap().unwrap();
+    };
+    runtime().block_on(up);
+}
+
+/// A store that several servers use, one after the other.
+struct OneOfSeveral(Arc<Scripted>);
+
+impl Store for OneOfSeveral {
+    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
+        self.0.acquire(part)
+    }
+
+    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        self.0.connect(epoch)
+    }
+
+    fn workers(&self) -> Workers {
+        self.0.workers()
+    }
+}
+
+#[test]
+fn a_position_is_good_as_long_as_no_event_behind_it_is_missing() {
+    let (store, stage) = Scripted::new();
+    answer_all(stage);
+    let store = Arc::new(store);
+    let server = |log| over(Box::new(OneOfSeveral(Arc::clone(&store))), log);
+    let wrote = |batcher: &Batcher, text: &str| {
+        // The answer comes before the event.
+        let mut watch = watching(batcher, everything(), None);
+        write(batcher, text).recv().unwrap().unwrap();
+        events(&mut watch, 1);
+    };
+    let position = |batcher: &Batcher| watching(batcher, everything(), None).position();
+
+    let first = server(Some(LOG));
+    let at_first = position(&first);
+    wrote(&first, "a=1");
+    let behind_a = position(&first);
+    wrote(&first, "b=1");
+    drop(first);
+    let second = server(Some(LOG));
+    wrote(&second, "c=1");
+    assert_eq!(events(&mut watching(&second, everything(), Some(at_first)), 3), ["put a", "put b", "put c"]);
+    assert_eq!(events(&mut watching(&second, everything(), Some(behind_a)), 2), ["put b", "put c"]);
+    let future = Position::behind(behind_a.block + (1 << 50));
+    assert_eq!(events(&mut watching(&second, everything(), Some(future)), 1), ["reset"]);
+    let behind_c = position(&second);
+    drop(second);
+    // A server that keeps no events writes, and is not seen.
+    let third = server(None);
+    wrote(&third, "d=1");
+    let in_third = position(&third);
+    assert_eq!(events(&mut watching(&third, everything(), Some(behind_c)), 1), ["reset"]);
+    drop(third);
+    let fourth = server(Some(LOG));
+    for lost in [at_first, behind_c, in_third] {
+        assert_eq!(events(&mut watching(&fourth, everything(), Some(lost)), 1), ["reset"], "{lost}");
+    }
+    wrote(&fourth, "e=1");
+    let at_fourth = position(&fourth);
+    drop(fourth);
+    let fifth = server(Some(LOG));
+    wrote(&fifth, "f=1");
+    assert_eq!(events(&mut watching(&fifth, everything(), Some(at_fourth)), 1), ["put f"]);
+}
+
+#[test]
+fn a_watcher_that_does_not_keep_up_reads_on_from_the_blocks_and_loses_nothing() {
+    let (batcher, stage) = start(Some(LOG));
+    answer_all(stage);
+    let mut slow = watching(&batcher, everything(), None);
+    for round in 0..1000 {
+        write(&batcher, &format!("a={round}")).recv().unwrap().unwrap();
+    }
+    let mut versions = Vec::new();
+    while versions.len() < 1000 {
+        let Next::Events(events) = next(&mut slow) else { panic!("a reset") };
+        versions.extend(events.iter().map(|event| (event.position, event.version)));
+    }
+    assert!(versions.is_sorted() && versions.len() == 1000);
+    versions.dedup();
+    assert_eq!(versions.len(), 1000);
+    write(&batcher, "b=1").recv().unwrap().unwrap();
+    assert_eq!(events(&mut slow, 1), ["put b"]);
+}
+
+#[test]
+fn events_are_bounded_by_bytes_and_age() {
+    let (batcher, stage) = start(Some(EventLog { bytes: 10_000, ..LOG }));
+    answer_all(stage);
+    let mut watch = watching(&batcher, everything(), None);
+    let start = watch.position();
+    for _ in 0..1000 {
+        write(&batcher, "a=1").recv().unwrap().unwrap();
+    }
+    events(&mut watch, 1000);
+    let shared = &batcher.shared;
+    assert!(batcher.event_status().stored_bytes > 10_000);
+    let now = shared.clock.now();
+    shared.events.trim(now);
+    assert!(batcher.event_status().stored_bytes <= 10_000);
+    assert_eq!(events(&mut watching(&batcher, everything(), Some(start)), 1), ["reset"]);
+    let recent = watching(&batcher, everything(), None).position();
+    write(&batcher, "b=1").recv().unwrap().unwrap();
+    assert!(shared.events.trim(now.after(Duration::from_secs(3601))).is_some());
+    // The last one stays.
+    assert_eq!(events(&mut watching(&batcher, everything(), Some(recent)), 1), ["put b"]);
+}
+
+#[test]
+fn a_request_that_comes_again_takes_effect_once() {
+    let (store, stage) = Scripted::new();
+    answer_all(stage);
+    let store = Arc::new(store);
+    for log in [None, Some(LOG)] {
+        let server = || over(Box::new(OneOfSeveral(Arc::clone(&store))), log);
+        let batcher = server();
+        let answer = |batcher: &Batcher, text: &str| write(batcher, text).recv().unwrap().unwrap();
+        let id = if log.is_some() { "x" } else { "y" };
+        drop(answer(&batcher, "a-"));
+        let first = answer(&batcher, &format!("a=1#{id}"));
+        let Written::Applied { version, existed: false, row: Some(_), .. } = first else {
+            panic!("{first:?}")
+        };
+        drop(answer(&batcher, "a=2"));
+        let again = Written::Applied { version, existed: false, row: None, superseded: true };
+        assert_eq!(answer(&batcher, &format!("a=1#{id}")), again);
+        assert_eq!(answer(&batcher, &format!("a=2#{id}")), Written::OtherRequest);
+        drop(batcher);
+        // Also by the next server.
+        let batcher = server();
+        assert_eq!(answer(&batcher, &format!("a=1#{id}")), again);
+        assert_eq!(answer(&batcher, &format!("a=3#{id}")), Written::OtherRequest);
+        // Deleting what is not there, too.
+        drop(answer(&batcher, "b-"));
+        let gone = answer(&batcher, &format!("b-#{}", if log.is_some() { "p" } else { "q" }));
+        drop(answer(&batcher, "b=1"));
+        let Written::Applied { version, existed: false, .. } = gone else { panic!("{gone:?}") };
+        let again = answer(&batcher, &format!("b-#{}", if log.is_some() { "p" } else { "q" }));
+        assert_eq!(again, Written::Applied { version, existed: false, row: None, superseded: true });
+    }
+}
+
+#[test]
+fn requests_with_one_idempotency_key_that_meet_in_a_batch_take_effect_once() {
+    let (batcher, stage) = start(None);
+    let first = write(&batcher, "a=0");
+    let in_flight = stage.next();
+    let all = ["a=1#x", "a=1#x", "a=2#x"].map(|text| write(&batcher, text));
+    in_flight.act(Act::Answer);
+    first.recv().unwrap().unwrap();
+    let look = stage.next();
+    assert_eq!(look.reads(), ["a"]);
+    look.act(Act::Answer);
+    let batch = stage.next();
+    assert_eq!(batch.writes(), ["a=1"]);
+    batch.act(Act::Answer);
+    let [made, again, other] = all.map(|answer| answer.recv().unwrap().unwrap());
+    let Written::Applied { version, existed: true, superseded: false, .. } = made else { panic!("{made:?}") };
+    assert_eq!(again, Written::Applied { version, existed: true, row: None, superseded: true });
+    assert_eq!(other, Written::OtherRequest);
+}
+
+/// What expires is an event, whether it is removed or replaced.
+#[test]
+fn a_row_that_expired_is_told_of_when_it_goes() {
+    let (store, stage) = Scripted::new();
+    answer_all(stage);
+    let ended = |name: &str| {
+        let attributes = kv::Attributes { expires: Some(Timestamp(1)), ..Default::default() };
+        Row::with(&key(name), attributes, b"", Version(1))
+    };
+    store.hold(ended("a"));
+    store.hold(ended("b"));
+    store.hold(ended("c"));
+    let batcher = over(Box::new(store), None);
+    let mut watch = watching(&batcher, everything(), None);
+    batcher.shared.may_expire.store(true, Relaxed);
+    write(&batcher, "b=1").recv().unwrap().unwrap();
+    write(&batcher, "c-").recv().unwrap().unwrap();
+    // `a` is removed in the background, and no other.
+    let mut told = events(&mut watch, 4);
+    told.sort();
+    assert_eq!(told, ["expire a", "expire b", "expire c", "put b"]);
+    assert!(matches!(EventKind::Expire.as_str(), "expire"));
+}
+
+/// What an atomic batch has read decides it, so no write may come in between.
+#[test]
+fn an_atomic_batch_and_other_writes_exclude_each_other() {
+    let (batcher, stage) = start(None);
+    let (sender, outcome) = mpsc::channel();
+    let put = Intent::Put(Row::new(&key("a"), "", b"atomic", Version::default()));
+    let condition = Precondition::Absent;
+    batcher.write_atomically(
+        vec![AtomicOperation { key: key("a"), condition, intent: Some(put) }],
+        Reply::new(move |result, _| drop(sender.send(result))),
+    );
+    let look = stage.next();
+    assert_eq!(look.reads(), ["a"]);
+    let other = write(&batcher, "a=1");
+    // It is not sent as long as the batch is decided.
+    for _ in 0..100 {
+        assert!(stage.is_quiet());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    look.act(Act::Answer);
+    let commit = stage.next();
+    assert_eq!(commit.writes(), ["a=atomic"]);
+    commit.act(Act::Answer);
+    assert!(matches!(outcome.recv().unwrap(), Ok(AtomicOutcome::Applied(_))));
+    stage.next().act(Act::Answer);
+    assert!(matches!(other.recv().unwrap(), Ok(Written::Applied { existed: true, .. })));
+}

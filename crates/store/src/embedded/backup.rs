@@ -1,0 +1,186 @@
+//! Copies an embedded store, also while a server writes it.
+//!
+//! The log is only appended to, and at any moment its directory is what a crash would leave at that moment. So it is enough to take
+//! hold of all segments of one moment, which are then there even if the cleaner removes them, and of the newest as much as is
+//! whole. What was acknowledged before that moment is in it.
+
+use super::files;
+use super::repair::{self, Checked};
+use super::segment::{self, PREAMBLE_BYTES};
+use crate::{Error, Kind};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The end of a segment is read so often at most, if it is written at the same time.
+const READS_MAX: usize = 100;
+
+/// Copies the store in `directory` to `destination`, a new directory, and reads the copy.
+pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Error> {
+    let is_free = fs::read_dir(destination)
+        .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |mut files| files.next().is_none());
+    if !is_free {
+        let what = format!("{} is there already", destination.display());
+        return Err(Error::new(Kind::Config, format!("{what}; name a directory that is not")));
+    }
+    let unread = |error: io::Error| {
+        let what = format!("cannot read the store in {}: {error}", directory.display());
+        Error::new(Kind::Config, format!("{what}; name its directory, as a user who may read it"))
+    };
+    let segments = segments(directory).map_err(unread)?;
+    if segments.is_empty() {
+        let what = format!("there is no store in {}", directory.display());
+        return Err(Error::new(
+            Kind::Config,
+            format!("{what}; name a directory with files like 0000000001.log"),
+        ));
+    }
+    let mut name = OsString::from(destination);
+    name.push(".partial");
+    let partial = PathBuf::from(name);
+    let unwritten = |error: io::Error| {
+        let what = format!("cannot write the copy in {}: {error}", partial.display());
+        Error::new(Kind::Refused, format!("{what}; check free space and permissions"))
+    };
+    copy(&segments, &partial).map_err(|error| {
+        let _ = clear(&partial).and_then(|()| fs::remove_dir(&partial));
+        unwritten(error)
+    })?;
+    let checked = repair::check(&partial)?;
+    if let Some(damage) = checked.damage.first() {
+        let what = format!("the store is damaged, and so is its copy: {damage}");
+        return Err(Error::new(
+            Kind::Rejected,
+            format!("{what}; `weir store check` of the copy lists all damage"),
+        ));
+    }
+    // Under its name it is complete.
+    let parent = destination.join("..");
+    fs::rename(&partial, destination).and_then(|()| File::open(parent)?.sync_all()).map_err(unwritten)?;
+    Ok(Checked { directory: destination.to_owned(), ..checked })
+}
+
+/// The segments of one moment, open.
+fn segments(directory: &Path) -> io::Result<Vec<(u32, File)>> {
+    loop {
+        let numbers = files::segments(directory)?;
+        let open = numbers.iter().map(|number| Ok((*number, File::open(files::path(directory, *number))?)));
+        let opened = open.collect::<io::Result<Vec<_>>>();
+        // Otherwise one was begun or removed meanwhile.
+        if files::segments(directory)? == numbers {
+            return opened;
+        }
+    }
+}
+
+fn copy(segments: &[(u32, File)], partial: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(partial) {
+        // Of a backup that was cut short.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => clear(partial)?,
+        made => made?,
+    }
+    for (at, (number, file)) in segments.iter().enumerate() {
+        let path = files::path(partial, *number);
+        let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        if at + 1 < segments.len() {
+            io::copy(&mut &*file, &mut to)?;
+        } else {
+            to.write_all(&newest(file)?)?;
+        }
+        to.sync_all()?;
+    }
+    File::open(partial)?.sync_all()
+}
+
+/// What is in the newest segment, without a batch at its end that is being written.
+fn newest(mut file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for _ in 0..READS_MAX {
+        bytes.clear();
+        file.rewind()?;
+        file.read_to_end(&mut bytes)?;
+        let Some(store) = segment::store_of(&bytes) else { break };
+        let mut end = PREAMBLE_BYTES;
+        while let Some(batch) = segment::batch(&bytes, end, store) {
+            end = batch.range.end;
+        }
+        // Else that batch became whole, and others followed it, while this was read: or the segment is damaged.
+        if segment::next_batch(&bytes, end, store).is_none() {
+            bytes.truncate(end);
+            break;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Removes the segments in a copy.
+fn clear(partial: &Path) -> io::Result<()> {
+    files::segments(partial)?.into_iter().try_for_each(|number| fs::remove_file(files::path(partial, number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Part;
+    use crate::embedded::log::Log;
+    use kv::{Change, Key, Row, Version, Write};
+
+    fn opened(directory: &Path) -> Result<Log, Error> {
+        let admit =
+            |map: Option<&str>, in_use| Part::WHOLE.admit(map, in_use, "it").map(|_| Part::WHOLE.map());
+        Log::open(directory, Some(1 << 16), admit)
+    }
+
+    fn put(log: &Log, key: &Key, round: u64) {
+        let version = Version::first_of(1 + round);
+        let row = Row::new(key, "", &round.to_le_bytes().repeat(100), version);
+        log.write(&[Write { key: key.clone(), version, change: Change::Put(row) }]).unwrap();
+    }
+
+    #[test]
+    fn a_copy_is_what_was_there_at_each_step_of_the_log() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("store");
+        let key = Key::new(b"key").unwrap();
+        let log = opened(&directory).unwrap();
+        for round in 0..400 {
+            put(&log, &key, round);
+            if round % 10 > 0 {
+                continue;
+            }
+            if log.is_wasteful() {
+                log.clean(&|| false).unwrap();
+            }
+            let copy = place.path().join(round.to_string());
+            assert_eq!(backup(&directory, &copy).unwrap().rows, 1);
+            let row = opened(&copy).unwrap().read(&key).unwrap().unwrap();
+            assert_eq!(row.value(), round.to_le_bytes().repeat(100));
+        }
+    }
+
+    #[test]
+    fn a_batch_at_the_end_that_is_not_whole_is_left_out_and_damage_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("store");
+        let log = opened(&directory).unwrap();
+        for round in 0..3 {
+            put(&log, &Key::new(&[round as u8]).unwrap(), round);
+        }
+        drop(log);
+        let file = files::path(&directory, 1);
+        let whole = fs::read(&file).unwrap();
+        let end = whole.iter().rposition(|byte| *byte != 0).unwrap();
+        let change = |at: usize, to: &str| {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x10;
+            fs::write(&file, bytes).unwrap();
+            backup(&directory, &place.path().join(to))
+        };
+        assert_eq!(change(end, "torn").unwrap().rows, 2);
+        let error = change(end - 1500, "damaged").unwrap_err();
+        assert!(error.to_string().contains("damaged"), "{error}");
+        assert!(place.path().join("damaged.partial").exists() && !place.path().join("damaged").exists());
+    }
+}

@@ -1,0 +1,235 @@
+//! A session with MySQL or MariaDB over a table that others made.
+//!
+//! Every write locks the rows that it is about and those that it was decided by, looks whether they are as they were, and then
+//! writes them and `weir_versions` in the same transaction. A row that is not there cannot be locked: it is inserted, which fails
+//! if another program was faster.
+
+use super::session::{Columns, Fields, MysqlSession, padded};
+use super::user_table::UserTable;
+use crate::sql::{Failure, Meaning, Step};
+use crate::user_table::{Seen, Type, VERSIONS, changed_since, digest, no_order, refused_by};
+use crate::{Answer, Error, EventBlock, Found, Listed, Listing, Session};
+use kv::{Change, Key, Row, Write};
+use mysql_async::{Params, Value};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Most keys in one statement, and most bytes, unless one row has more.
+const STATEMENT_KEYS_MAX: usize = 128;
+const STATEMENT_BYTES_MAX: usize = 4 << 20;
+
+const NOTE: &str =
+    "INSERT INTO weir_versions (`key`, digest, version, content_type, content_encoding, expires) VALUES ";
+const NOTE_ROW: &str = "(?, ?, ?, ?, ?, ?)";
+const NOTE_OVER: &str = " ON DUPLICATE KEY UPDATE digest = VALUES(digest), version = VALUES(version),
+    content_type = VALUES(content_type), content_encoding = VALUES(content_encoding), expires = VALUES(expires)";
+const FORGET: &str = "DELETE FROM weir_versions WHERE `key`";
+
+pub(super) struct UserTableSession {
+    pub(super) base: MysqlSession,
+    pub(super) table: Arc<UserTable>,
+    pub(super) seen: Seen,
+}
+
+impl UserTableSession {
+    /// `statement` over keys of the column.
+    fn over(&self, statement: &str, keys: usize) -> String {
+        let key = self.table.key_of_bytes("?");
+        format!("{statement} IN ({})", vec![key.as_str(); padded(keys)].join(", "))
+    }
+
+    async fn read_now(&mut self, keys: &[Key]) -> Result<Vec<Option<Row>>, Failure> {
+        let mut rows = HashMap::with_capacity(keys.len());
+        for keys in keys.chunks(STATEMENT_KEYS_MAX) {
+            let statement = self.over(&self.table.statements.read, keys.len());
+            let found: Vec<Fields<Vec<u8>>> = self.base.ask(statement, values(keys)).await?;
+            rows.extend(found.into_iter().map(|(key, value, kind, version, encoding, expires)| {
+                (key, (value, Columns { kind, version, encoding, expires }))
+            }));
+        }
+        self.base.outlast(Some(keys)).await?;
+        let row = |key: &Key| {
+            let (value, columns) = rows.remove(key.as_bytes())?;
+            Some(columns.row(key, &value))
+        };
+        let rows: Vec<Option<Row>> = keys.iter().map(row).collect();
+        self.seen.note(keys, &rows);
+        Ok(rows)
+    }
+
+    async fn list_now(&mut self, listing: &Listing) -> Result<Vec<Listed>, Failure> {
+        if self.table.key.kind != Type::Bytes {
+            return Err(no_order(&self.table.key, "varbinary").into());
+        }
+        let (now, limit) = (Value::Int(listing.now.0 as i64), Value::UInt(listing.limit as u64));
+        let bytes = |bytes: &[u8]| Value::Bytes(bytes.to_vec());
+        let statements = &self.table.statements;
+        let (statement, values) = match listing.expired {
+            true => (&statements.list_expired, vec![now, limit]),
+            false => (&statements.list, vec![bytes(&listing.from), bytes(listing.end()), now, limit]),
+        };
+        let found: Vec<Fields<u64>> = self.base.ask(statement.clone(), Params::Positional(values)).await?;
+        self.base.outlast(None).await?;
+        let listed = |(key, value_bytes, kind, version, encoding, expires): Fields<u64>| {
+            // One that is no key of weir's is not listed.
+            let key = Key::new(&key)?;
+            Some(Listed { row: Columns { kind, version, encoding, expires }.row(&key, b""), value_bytes })
+        };
+        Ok(found.into_iter().filter_map(listed).collect())
+    }
+
+    async fn write_now(&mut self, writes: &[Write]) -> Result<Vec<Found>, Error> {
+        if writes.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.base.check_fit(writes)?;
+        let keys = writes.iter().map(|write| write.key.clone()).collect();
+        let done = match self.transact(writes).await {
+            Ok(found) => self.base.commit(Some(keys)).await.map(|()| found),
+            Err(Failure::Database(Meaning::Unfit, why)) => {
+                Err(refused_by(&self.table.shown, &why).of(&self.base.shown, Step::Write))
+            }
+            Err(failure) => Err(failure.of(&self.base.shown, Step::Write)),
+        };
+        self.base.end_failed(done).await
+    }
+
+    /// Everything but the commit.
+    async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Found>, Failure> {
+        self.base.begin().await?;
+        let mut keys: Vec<&Key> = self.seen.keys().chain(writes.iter().map(|write| &write.key)).collect();
+        // Always in the same order.
+        keys.sort_unstable();
+        keys.dedup();
+        let mut there: HashMap<Vec<u8>, Option<Vec<u8>>> = HashMap::with_capacity(keys.len());
+        for keys in keys.chunks(STATEMENT_KEYS_MAX) {
+            let look = self.over(&self.table.statements.look, keys.len()) + " FOR UPDATE";
+            there.extend(
+                self.base.ask::<(Vec<u8>, Option<Vec<u8>>)>(look, values(keys.iter().copied())).await?,
+            );
+        }
+        let is_as_seen =
+            |key: &Key| self.seen.is_as(key, there.get(key.as_bytes()).and_then(Option::as_deref));
+        if !self.seen.keys().all(is_as_seen) {
+            return Err(changed_since());
+        }
+        let is_there = |key: &Key| there.contains_key(key.as_bytes());
+        let puts = writes.iter().filter_map(|write| match &write.change {
+            Change::Put(row) => Some((write, row)),
+            Change::Delete => None,
+        });
+        let (old, new): (Vec<_>, Vec<_>) = puts.partition(|(write, _)| is_there(&write.key));
+        self.put(&new, "").await.map_err(|failure| match failure {
+            // By its own means, another program made one of them.
+            Failure::Database(Meaning::Unfit, why) if why.ends_with("(1062)") => changed_since(),
+            other => other,
+        })?;
+        let replace = self.table.statements.replace.clone();
+        self.put(&old, &replace).await?;
+        let gone = writes.iter().filter(|write| matches!(write.change, Change::Delete));
+        let gone: Vec<&Key> = gone.map(|write| &write.key).collect();
+        for keys in gone.chunks(STATEMENT_KEYS_MAX) {
+            let delete = self.over(&self.table.statements.delete, keys.len());
+            self.base.count(delete, values(keys.iter().copied())).await?;
+            let forget = format!("{FORGET} IN ({})", vec!["?"; padded(keys.len())].join(", "));
+            self.base.count(forget, values(keys.iter().copied())).await?;
+        }
+        let has_value = |write: &Write| there.get(write.key.as_bytes()).is_some_and(Option::is_some);
+        Ok(writes.iter().map(|write| Found::present(has_value(write))).collect())
+    }
+
+    /// Writes rows that are all there, or all not, and what belongs to them.
+    async fn put(&mut self, rows: &[(&Write, &Row)], over: &str) -> Result<(), Failure> {
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fit = rest.iter().take(STATEMENT_KEYS_MAX).take_while(|(_, row)| {
+                let is_first = bytes == 0;
+                bytes += row.bytes();
+                is_first || bytes <= STATEMENT_BYTES_MAX
+            });
+            let (now, later) = rest.split_at(fit.count());
+            rest = later;
+            let statement = |start: &str, row: &str, over: &str| {
+                format!("{start}{}{over}", vec![row; now.len()].join(", "))
+            };
+            let statements = &self.table.statements;
+            let insert = statement(&statements.insert, &statements.insert_row, over);
+            let values = now.iter().flat_map(|(write, row)| {
+                [Value::Bytes(write.key.as_bytes().to_vec()), Value::Bytes(row.value().to_vec())]
+            });
+            self.base.count(insert, Params::Positional(values.collect())).await?;
+            let values = now.iter().flat_map(|(write, row)| {
+                let attributes = row.attributes();
+                [
+                    Value::Bytes(write.key.as_bytes().to_vec()),
+                    Value::Bytes(digest(row.value())),
+                    Value::Int(write.version.0 as i64),
+                    Value::Bytes(attributes.content_type.into()),
+                    Value::Bytes(attributes.content_encoding.into()),
+                    attributes.expires.map_or(Value::NULL, |at| Value::Int(at.0 as i64)),
+                ]
+            });
+            let note = statement(NOTE, NOTE_ROW, NOTE_OVER);
+            self.base.count(note, Params::Positional(values.collect())).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The keys as parameters; the last one again and again where the list is longer.
+fn values<'k>(keys: impl IntoIterator<Item = &'k Key>) -> Params {
+    let mut values: Vec<Value> = keys.into_iter().map(|key| Value::Bytes(key.as_bytes().to_vec())).collect();
+    if let Some(last) = values.last().cloned() {
+        values.resize(padded(values.len()), last);
+    }
+    Params::Positional(values)
+}
+
+impl Session for UserTableSession {
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+        Box::pin(async {
+            let rows = self.read_now(keys).await;
+            rows.map_err(|failure| failure.of(&self.base.shown, Step::Read))
+        })
+    }
+
+    fn begin_decision(&mut self) {
+        self.seen.begin();
+    }
+
+    fn write_with<'a>(
+        &'a mut self,
+        writes: &'a [Write],
+        _events: Option<&'a EventBlock>,
+    ) -> Answer<'a, Vec<Found>> {
+        Box::pin(async {
+            let found = self.write_now(writes).await;
+            self.seen.end();
+            found
+        })
+    }
+
+    fn events(&mut self, _behind: u64) -> Answer<'_, Vec<EventBlock>> {
+        // None are kept: see `event_support`.
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn trim_events(&mut self, _until: u64) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
+        Box::pin(async {
+            let rows = self.list_now(listing).await;
+            rows.map_err(|failure| failure.of(&self.base.shown, Step::Read))
+        })
+    }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        Box::pin(async {
+            let both = format!("DELETE FROM {VERSIONS}; DELETE FROM {}", self.table.table);
+            self.base.clear_by(&both).await
+        })
+    }
+}

@@ -1,0 +1,311 @@
+//! A table of MySQL or MariaDB that others made: what it has to be like, and the statements over it.
+
+use crate::sql::Setup;
+use crate::user_table::{self, Column, Names, Type, VERSIONS, refuse};
+use crate::{Error, Kind};
+use kv::{Key, Row};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+
+pub(super) const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS weir_versions (
+        `key` VARBINARY(1024) NOT NULL PRIMARY KEY,
+        digest BINARY(32) NOT NULL,
+        version BIGINT NOT NULL,
+        content_type VARBINARY(255) NOT NULL,
+        content_encoding VARBINARY(64) NOT NULL,
+        expires BIGINT,
+        INDEX weir_versions_expires (expires)
+    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC";
+
+const TYPES: [(&str, Type); 13] = [
+    ("varbinary", Type::Bytes),
+    ("tinyblob", Type::Bytes),
+    ("blob", Type::Bytes),
+    ("mediumblob", Type::Bytes),
+    ("longblob", Type::Bytes),
+    ("varchar", Type::Text),
+    ("tinytext", Type::Text),
+    ("text", Type::Text),
+    ("mediumtext", Type::Text),
+    ("longtext", Type::Text),
+    ("smallint", Type::Integer(16)),
+    ("int", Type::Integer(32)),
+    ("bigint", Type::Integer(64)),
+];
+
+/// The table, and what can be in it.
+#[derive(Debug)]
+pub(super) struct UserTable {
+    /// For messages.
+    pub(super) shown: String,
+    /// Within statements.
+    pub(super) table: String,
+    pub(super) key: Column,
+    value: Column,
+    /// Of a key that is text: its character set and collation.
+    collation: Option<(String, String)>,
+    pub(super) statements: Statements,
+}
+
+/// What is asked of the table `t` with `weir_versions` as `s`. Those that end with a column go on with keys.
+#[derive(Debug, Default)]
+pub(super) struct Statements {
+    pub(super) read: String,
+    /// Key and digest, `NULL` without a value.
+    pub(super) look: String,
+    pub(super) list: String,
+    pub(super) list_expired: String,
+    /// Followed by rows.
+    pub(super) insert: String,
+    pub(super) insert_row: String,
+    /// And then this, where the row is there.
+    pub(super) replace: String,
+    pub(super) delete: String,
+}
+
+/// An identifier.
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// What `information_schema` says of a column.
+struct Found {
+    name: String,
+    data_type: String,
+    collation: Option<(String, String)>,
+    /// Whether a row can be made without it.
+    is_filled: bool,
+    is_generated: bool,
+    is_unsigned: bool,
+}
+
+impl UserTable {
+    /// Looks at the table, and says what it lacks.
+    pub(super) async fn examine(connection: &mut Conn, names: &Names) -> Setup<UserTable> {
+        let shown = &names.table;
+        let (schema, name) = match names.table.split_once('.') {
+            Some((schema, name)) => (Some(schema), name),
+            None => (None, names.table.as_str()),
+        };
+        let table = match schema {
+            Some(schema) => format!("{}.{}", quoted(schema), quoted(name)),
+            None => quoted(name),
+        };
+        let what = "SELECT table_type, engine, CURRENT_USER() FROM information_schema.tables
+            WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
+        let found: Option<(String, Option<String>, String)> =
+            connection.exec_first(what, (schema, name)).await?;
+        let Some((kind, engine, user)) = found else {
+            return refuse(format!("there is no table {shown}, or this user has no right on it"));
+        };
+        if kind != "BASE TABLE" {
+            return refuse(format!("{shown} is no plain table; give a table, not a view"));
+        }
+        if engine.as_deref() != Some("InnoDB") {
+            let engine = engine.unwrap_or_default();
+            return refuse(format!(
+                "the table {shown} has the engine {engine}, without transactions; run ALTER TABLE {table} ENGINE = InnoDB"
+            ));
+        }
+        let columns = "SELECT column_name, data_type, character_set_name, collation_name,
+                is_nullable = 'YES' OR column_default IS NOT NULL OR extra LIKE '%auto_increment%',
+                COALESCE(generation_expression, '') <> '', column_type LIKE '%unsigned%'
+            FROM information_schema.columns WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?
+            ORDER BY ordinal_position";
+        type Fields = (String, String, Option<String>, Option<String>, bool, bool, bool);
+        let columns: Vec<Fields> = connection.exec(columns, (schema, name)).await?;
+        let columns: Vec<Found> = columns
+            .into_iter()
+            .map(|(name, data_type, charset, collation, is_filled, is_generated, is_unsigned)| Found {
+                name,
+                data_type,
+                collation: charset.zip(collation),
+                is_filled: is_filled || is_generated,
+                is_generated,
+                is_unsigned,
+            })
+            .collect();
+        let find = |name: &str| {
+            let known = || columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
+            columns.iter().find(|column| column.name == name).ok_or_else(|| {
+                Error::new(Kind::Config, format!("{shown} has no column {name}; it has {}", known()))
+            })
+        };
+        let (key, value) = (find(&names.key)?, find(&names.value)?);
+        if let Some(Found { name, .. }) = [key, value].into_iter().find(|column| column.is_generated) {
+            return refuse(format!(
+                "the column {name} of {shown} is generated, so it cannot be written; name another"
+            ));
+        }
+        let unique = "SELECT column_name FROM information_schema.statistics
+            WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ? AND non_unique = 0
+            GROUP BY index_name HAVING COUNT(*) = 1 AND MAX(sub_part) IS NULL";
+        let unique: Vec<String> = connection.exec(unique, (schema, name)).await?;
+        if !unique.contains(&key.name) {
+            let index = quoted(&key.name);
+            return refuse(format!(
+                "the column {} of {shown} is not unique by itself; run CREATE UNIQUE INDEX {index} ON {table} ({index})",
+                key.name
+            ));
+        }
+        if let Some(other) = unique.iter().find(|other| **other != key.name) {
+            return refuse(format!(
+                "the column {other} of {shown} is unique too: a write of one key might change the row of another; drop one of both indexes"
+            ));
+        }
+        let column = |found: &Found, others: &str| {
+            let Found { name, data_type, is_unsigned, .. } = found;
+            let known = TYPES.iter().find(|(known, _)| known == data_type && !is_unsigned);
+            let kind = known.map(|(_, kind)| *kind).ok_or_else(|| {
+                let unsigned = if *is_unsigned { " unsigned" } else { "" };
+                let what = format!("the column {name} of {shown} is {data_type}{unsigned}; {others}");
+                Error::new(Kind::Config, what)
+            })?;
+            Ok::<_, Error>(Column { name: name.clone(), type_name: data_type.clone(), kind })
+        };
+        let mut key_column = column(key, "keys are varbinary, varchar, smallint, int or bigint")?;
+        if let Some((charset, collation)) = &key.collation {
+            if !collation.ends_with("_bin") {
+                let name = quoted(&key.name);
+                return refuse(format!(
+                    "the column {} of {shown} takes different keys as equal (its collation is {collation}); run ALTER TABLE {table} MODIFY {name} … CHARACTER SET {charset} COLLATE {charset}_bin",
+                    key.name
+                ));
+            }
+            // Most collations add spaces before they compare.
+            if !collation.contains("nopad") && !collation.contains("0900") {
+                key_column.kind = Type::PaddedText;
+            }
+        }
+        let value_column = column(value, "values are varbinary, varchar, or one of the texts and blobs")?;
+        if matches!(value_column.kind, Type::Integer(_)) {
+            return refuse(format!(
+                "the column {} of {shown} is {}; values are varbinary, varchar, or one of the texts and blobs",
+                value.name, value.data_type
+            ));
+        }
+        for Found { name, is_filled, .. } in &columns {
+            if !is_filled && *name != key.name && *name != value.name {
+                return refuse(format!(
+                    "the column {name} of {shown} is NOT NULL without a default, so no row can be made; run ALTER TABLE {table} ALTER {} SET DEFAULT …",
+                    quoted(name)
+                ));
+            }
+        }
+        let (k, v) = (quoted(&key.name), quoted(&value.name));
+        // Rights are checked also where nothing is done.
+        for statement in [
+            format!("INSERT INTO {table} ({k}, {v}) SELECT {k}, {v} FROM {table} WHERE FALSE"),
+            format!("UPDATE {table} SET {v} = {v} WHERE FALSE"),
+            format!("DELETE FROM {table} WHERE FALSE"),
+        ] {
+            match connection.query_drop(statement).await {
+                Err(mysql_async::Error::Server(refusal)) if [1142, 1143].contains(&refusal.code) => {
+                    return refuse(format!(
+                        "{user} lacks rights on the table {shown}; run GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {}",
+                        user.split('@').map(quoted).collect::<Vec<_>>().join("@")
+                    ));
+                }
+                done => done?,
+            }
+        }
+        let mut examined = UserTable {
+            shown: shown.clone(),
+            table,
+            key: key_column,
+            value: value_column,
+            collation: key.collation.clone(),
+            statements: Statements::default(),
+        };
+        examined.statements = examined.statements();
+        Ok(examined)
+    }
+
+    /// Why there is never such a row, if that is so.
+    pub(super) fn refuses(&self, key: &Key, row: Option<&Row>) -> Option<Error> {
+        user_table::refuses(&self.shown, &self.key, &self.value, key, row)
+    }
+
+    /// Makes a key of the column of the bytes `expression`.
+    pub(super) fn key_of_bytes(&self, expression: &str) -> String {
+        match (&self.collation, self.key.kind) {
+            // A binary string is compared as such, without the index.
+            (Some((charset, collation)), _) => {
+                format!("CONVERT(CONVERT({expression} USING utf8mb4) USING {charset}) COLLATE {collation}")
+            }
+            (None, Type::Integer(_)) => format!("CAST({expression} AS SIGNED)"),
+            (None, _) => expression.to_owned(),
+        }
+    }
+
+    /// Makes bytes of a value of `column`.
+    fn to_bytes(column: &Column, expression: &str) -> String {
+        match column.kind {
+            Type::Bytes => expression.to_owned(),
+            Type::Integer(_) => format!("CAST({expression} AS CHAR CHARACTER SET utf8mb4)"),
+            _ => format!("CONVERT({expression} USING utf8mb4)"),
+        }
+    }
+
+    fn statements(&self) -> Statements {
+        let UserTable { table, key, value, .. } = self;
+        let (k, v) = (quoted(&key.name), quoted(&value.name));
+        let (sql_key, sql_value) = (format!("t.{k}"), format!("t.{v}"));
+        // The session's character set is binary: what is converted arrives as its bytes.
+        let (key_out, value_out) = (Self::to_bytes(key, &sql_key), Self::to_bytes(value, &sql_value));
+        let key_bytes = format!("CAST({key_out} AS BINARY)");
+        let digest = format!("UNHEX(SHA2({value_out}, 256))");
+        let is_known = format!("s.digest = {digest}");
+        let default = value.kind.content_type();
+        let columns = |value: &str| {
+            format!(
+                "{key_bytes}, {value}, IF({is_known}, s.content_type, CAST('{default}' AS BINARY)),
+                CAST(IF({is_known}, s.version,
+                    CAST(CONV(LEFT(SHA2({value_out}, 256), 16), 16, 10) AS UNSIGNED) & 8796093022207) AS SIGNED),
+                IF({is_known}, s.content_encoding, CAST('' AS BINARY)), IF({is_known}, s.expires, NULL)"
+            )
+        };
+        let rows = format!("{table} t LEFT JOIN {VERSIONS} s ON s.`key` = {key_bytes}");
+        let size = format!("LENGTH({value_out})");
+        let is_live = format!("(s.expires IS NULL OR s.expires > ? OR s.digest <> {digest})");
+        Statements {
+            read: format!(
+                "SELECT {} FROM {rows} WHERE {sql_value} IS NOT NULL AND {sql_key}",
+                columns(&format!("CAST({value_out} AS BINARY)"))
+            ),
+            look: format!("SELECT {key_bytes}, {digest} FROM {table} t WHERE {sql_key}"),
+            list: format!(
+                "SELECT {} FROM {rows} WHERE {sql_value} IS NOT NULL AND {sql_key} >= ? AND {sql_key} < ? AND {is_live}
+                ORDER BY {sql_key} LIMIT ?",
+                columns(&size)
+            ),
+            list_expired: format!(
+                "SELECT {} FROM {VERSIONS} s JOIN {table} t ON {sql_key} = {}
+                WHERE s.expires <= ? AND {is_known} LIMIT ?",
+                columns(&size),
+                self.key_of_bytes("s.`key`")
+            ),
+            insert: format!("INSERT INTO {table} ({k}, {v}) VALUES "),
+            insert_row: format!(
+                "({}, {})",
+                self.key_of_bytes("?"),
+                match value.kind {
+                    Type::Bytes => "?",
+                    _ => "CONVERT(? USING utf8mb4)",
+                }
+            ),
+            replace: format!(" ON DUPLICATE KEY UPDATE {v} = VALUES({v})"),
+            delete: format!("DELETE t FROM {table} AS t WHERE {sql_key}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted() {
+        assert_eq!(quoted("my`table"), "`my``table`");
+    }
+}

@@ -1,0 +1,246 @@
+//! A session with PostgreSQL over a table that others made.
+
+use super::session::{by_key, row_of};
+use super::user_table::{Statements, UserTable};
+use crate::sql::{Failure, Meaning, Setup, Step};
+use crate::user_table::{self, Seen, VERSIONS, no_order, refused_by};
+use crate::{Answer, Error, EventBlock, Found, Listed, Listing, Session};
+use kv::{Change, Key, Row, Write};
+use std::collections::HashSet;
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Statement};
+
+pub(super) struct UserTableSession {
+    table: Arc<UserTable>,
+    store: Arc<str>,
+    client: Client,
+    ended: JoinHandle<String>,
+    read: Statement,
+    look: Statement,
+    write: Statement,
+    /// Of rows that have not expired, and of those that have.
+    list: Option<(Statement, Statement)>,
+    seen: Seen,
+}
+
+impl UserTableSession {
+    /// A session on a connection that lacks only its statements.
+    pub(super) async fn prepare(
+        table: Arc<UserTable>,
+        store: Arc<str>,
+        client: Client,
+        ended: JoinHandle<String>,
+    ) -> Setup<UserTableSession> {
+        let Statements { read, look, write, list } = table.statements();
+        // It costs more than the statements, each of which is of few rows.
+        client.batch_execute("SET jit = off").await?;
+        Ok(UserTableSession {
+            read: client.prepare(&read).await?,
+            look: client.prepare(&look).await?,
+            write: client.prepare(&write).await?,
+            list: match list {
+                Some((list, expired)) => {
+                    Some((client.prepare(&list).await?, client.prepare(&expired).await?))
+                }
+                None => None,
+            },
+            table,
+            store,
+            client,
+            ended,
+            seen: Seen::default(),
+        })
+    }
+
+    async fn read_now(&mut self, keys: &[Key]) -> Result<Vec<Option<Row>>, tokio_postgres::Error> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bytes: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
+        let found = self.client.query(&self.read, &[&bytes]).await?;
+        let found = by_key(&found)?;
+        let row = |key: &Key| {
+            let Some(row) = found.get(key.as_bytes()) else { return Ok(None) };
+            row_of(key, row.try_get(1)?, row).map(Some)
+        };
+        let rows: Vec<Option<Row>> = keys.iter().map(row).collect::<Result<_, _>>()?;
+        self.seen.note(keys, &rows);
+        Ok(rows)
+    }
+
+    async fn list_now(&self, listing: &Listing) -> Result<Vec<Listed>, Error> {
+        let Some((list, list_expired)) = &self.list else {
+            return Err(no_order(&self.table.key, "bytea"));
+        };
+        let (now, limit) = (listing.now.0 as i64, listing.limit as i64);
+        let found = if listing.expired {
+            self.client.query(list_expired, &[&now, &limit]).await
+        } else {
+            self.client.query(list, &[&listing.from, &listing.end(), &now, &limit]).await
+        };
+        let failed = |error: tokio_postgres::Error| Failure::from(error).of(&self.store, Step::Read);
+        let mut listed = Vec::new();
+        for row in &found.map_err(failed)? {
+            let Some(key) = Key::new(row.try_get(0).map_err(failed)?) else { continue };
+            let value_bytes = row.try_get::<_, i32>(1).map_err(failed)? as u64;
+            listed.push(Listed { row: row_of(&key, b"", row).map_err(failed)?, value_bytes });
+        }
+        Ok(listed)
+    }
+
+    /// Locks what the writes were decided by. The keys of the rows that there are, also without a value; `None`: something has changed.
+    async fn lock_seen(&self) -> Result<Option<HashSet<Vec<u8>>>, tokio_postgres::Error> {
+        let keys: Vec<&[u8]> = self.seen.keys().map(Key::as_bytes).collect();
+        let found = self.client.query(&self.look, &[&keys]).await?;
+        let found = by_key(&found)?;
+        for key in self.seen.keys() {
+            let now = match found.get(key.as_bytes()) {
+                Some(row) => row.try_get::<_, Option<&[u8]>>(1)?,
+                None => None,
+            };
+            if !self.seen.is_as(key, now) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(found.keys().map(|key| key.to_vec()).collect()))
+    }
+
+    async fn write_now(&mut self, writes: &[Write]) -> Result<Vec<Found>, Error> {
+        if writes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let is_decided = !self.seen.is_empty();
+        if is_decided {
+            let begun = self.client.batch_execute("BEGIN").await;
+            begun.map_err(|error| Failure::from(error).of(&self.store, Step::Write))?;
+        }
+        let found = self.apply(writes).await;
+        if !is_decided {
+            return found;
+        }
+        match found {
+            Ok(found) => {
+                let done = self.client.batch_execute("COMMIT").await;
+                done.map_err(|error| Failure::from(error).and_ended().of(&self.store, Step::Commit))?;
+                Ok(found)
+            }
+            Err(error) if error.kind().ends_session() => Err(error),
+            Err(error) => {
+                let done = self.client.batch_execute("ROLLBACK").await;
+                done.map_err(|error| Failure::from(error).and_ended().of(&self.store, Step::Write))?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The statement that writes; where something decided the writes, that comes first and a commit has to follow.
+    async fn apply(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
+        let step = if self.seen.is_empty() { Step::Commit } else { Step::Write };
+        let failed = |error: tokio_postgres::Error| self.failure(error, step);
+        let changed_since = || user_table::changed_since().of(&self.store, Step::Write);
+        let mut locked = HashSet::new();
+        if !self.seen.is_empty() {
+            locked = self.lock_seen().await.map_err(failed)?.ok_or_else(changed_since)?;
+        }
+        let mut gone: Vec<&[u8]> = Vec::new();
+        let (mut keys, mut values, mut types) = (vec![], vec![], vec![]);
+        let (mut versions, mut encodings, mut ends) = (vec![], vec![], vec![]);
+        for write in writes {
+            match &write.change {
+                Change::Put(row) => {
+                    let attributes = row.attributes();
+                    keys.push(write.key.as_bytes());
+                    values.push(row.value());
+                    types.push(attributes.content_type);
+                    versions.push(write.version.0 as i64);
+                    encodings.push(attributes.content_encoding);
+                    ends.push(attributes.expires.map(|at| at.0 as i64));
+                }
+                Change::Delete => gone.push(write.key.as_bytes()),
+            }
+        }
+        let all: [&(dyn ToSql + Sync); 7] = [&keys, &values, &types, &versions, &encodings, &ends, &gone];
+        let changed = self.client.query(&self.write, &all).await.map_err(failed)?;
+        let changed =
+            by_key(&changed).map_err(|error| Failure::from(error).and_ended().of(&self.store, step))?;
+        let mut found = Vec::with_capacity(writes.len());
+        for write in writes {
+            let is_present = changed.get(write.key.as_bytes()).is_some_and(|row| row.get(1));
+            let is_put = matches!(write.change, Change::Put(_));
+            // It came between the look, which cannot lock what is not there, and the write.
+            let is_new = self.seen.has(&write.key) && !locked.contains(write.key.as_bytes());
+            if is_put && is_present && is_new {
+                return Err(changed_since());
+            }
+            found.push(Found::present(is_present));
+        }
+        Ok(found)
+    }
+
+    /// What a failed write means.
+    fn failure(&self, error: tokio_postgres::Error, step: Step) -> Error {
+        let refusal = error.as_db_error().map(|refusal| refusal.message().to_owned());
+        let failure = match (Failure::from(error), refusal) {
+            (Failure::Database(Meaning::Unfit, _), Some(why)) => refused_by(&self.table.shown, &why),
+            (failure, _) => failure,
+        };
+        failure.of(&self.store, step)
+    }
+}
+
+impl Drop for UserTableSession {
+    fn drop(&mut self) {
+        self.ended.abort();
+    }
+}
+
+impl Session for UserTableSession {
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+        Box::pin(async {
+            let store = Arc::clone(&self.store);
+            self.read_now(keys).await.map_err(|error| Failure::from(error).of(&store, Step::Read))
+        })
+    }
+
+    fn begin_decision(&mut self) {
+        self.seen.begin();
+    }
+
+    fn write_with<'a>(
+        &'a mut self,
+        writes: &'a [Write],
+        _events: Option<&'a EventBlock>,
+    ) -> Answer<'a, Vec<Found>> {
+        Box::pin(async {
+            let found = self.write_now(writes).await;
+            self.seen.end();
+            found
+        })
+    }
+
+    fn events(&mut self, _behind: u64) -> Answer<'_, Vec<EventBlock>> {
+        // None are kept: see `event_support`.
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn trim_events(&mut self, _until: u64) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
+        Box::pin(self.list_now(listing))
+    }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        Box::pin(async {
+            let both = format!(
+                "SET enable_seqscan = on; WITH gone AS (DELETE FROM {VERSIONS}) DELETE FROM {}",
+                self.table.table
+            );
+            let cleared = self.client.batch_execute(&both).await;
+            cleared.map_err(|error| Failure::from(error).of(&self.store, Step::Commit))
+        })
+    }
+}
