@@ -8,6 +8,7 @@ pub mod lab;
 mod splits;
 
 pub use load::fuzz as load;
+pub use server::fuzz as server;
 pub use store::fuzz as store;
 
 /// A function that takes any bytes.
@@ -25,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("experiment", lab::experiment),
     ("results", lab::results),
     ("audit", lab::audit),
+    ("s3", server::s3),
 ];
 
 #[cfg(test)]

@@ -40,41 +40,53 @@ struct Accepted {
 }
 
 impl Access {
-    /// Admits what a request asks for, or says why not. `rate` becomes what is left to the token, if it has a rate.
+    /// Admits what a request asks for, or makes it why not. `rate` becomes what is left to the token, if it has a rate.
     pub(super) fn admit<K: AsRef<[u8]>>(
         &mut self,
         state: &PlainState,
         head: &Head<'_, '_>,
         arrived: Instant,
         rate: &mut Option<Box<RateState>>,
-        routed: Result<Action<K>, Failure>,
-    ) -> Result<Action<K>, Failure> {
-        let is_here = match &routed {
-            Ok(Action::Page(page)) => state.routes != Routes::Data || page.public.is_some(),
+        routed: &mut Result<Action<K>, Failure>,
+    ) {
+        let is_here = match routed {
+            Ok(Action::Page(page)) => state.routes != Routes::Data || page.is_everywhere,
             Ok(_) => state.routes != Routes::Operations,
             Err(_) => true,
         };
-        let routed = if is_here {
-            routed
-        } else {
+        if !is_here {
             let what = "no such route at this address; pages about the server are at that of --ops-listen";
-            Err(refuse(head.method, Failure::new(404, "no_route", what)))
-        };
-        let Some(Tokens(tokens)) = state.tokens.as_deref() else { return routed };
-        if let Ok(Action::Page(page)) = &routed
+            *routed = Err(refuse(head.method, Failure::new(404, "no_route", what)));
+        }
+        let Some(tokens) = state.tokens.as_deref() else { return };
+        if let Ok(Action::Page(page)) = routed
             && let Some(public) = page.public
         {
-            return Ok(Action::Page(super::metrics::Page { show: public, ..*page }));
+            page.show = public;
+            return;
         }
-        let failed = |failure| refuse(head.method, failure);
+        if let Err(failure) = self.check(tokens, head, arrived, rate, routed.as_ref().ok()) {
+            *routed = Err(refuse(head.method, failure));
+        }
+    }
+
+    /// Whether the token of a request allows what it asks for, if that is known.
+    fn check<K: AsRef<[u8]>>(
+        &mut self,
+        Tokens(tokens): &Tokens,
+        head: &Head<'_, '_>,
+        arrived: Instant,
+        rate: &mut Option<Box<RateState>>,
+        action: Option<&Action<K>>,
+    ) -> Result<(), Failure> {
         let generation = tokens.generation();
-        let field = authorization(head).map_err(failed)?;
+        let field = authorization(head)?;
         let is_known = |accepted: &Accepted| {
             accepted.generation == generation && arrived < accepted.until && is_same(&accepted.field, field)
         };
         if !self.0.as_deref().is_some_and(is_known) {
             self.0 = None;
-            let (token, until) = accept(&tokens.current(), field, arrived).map_err(failed)?;
+            let (token, until) = accept(&tokens.current(), field, arrived)?;
             self.0 = Some(Box::new(Accepted { field: field.into(), token, generation, until }));
         }
         if let Some(limiter) = self.0.as_ref().and_then(|accepted| accepted.token.limiter.as_ref()) {
@@ -82,11 +94,18 @@ impl Access {
             if !state.is_within {
                 let what = format!("the token has used up its rate; ask again in {} s", state.reset);
                 let failure = Failure::new(429, "rate_limited", what);
-                return Err(failed(failure.with("Retry-After", state.reset.to_string())));
+                return Err(failure.with("Retry-After", state.reset.to_string()));
             }
         }
-        let action = routed?;
-        let permitted = match &action {
+        match action {
+            // What was wrong with it is the answer.
+            None => Ok(()),
+            Some(action) => self.permit_action(action),
+        }
+    }
+
+    fn permit_action<K: AsRef<[u8]>>(&self, action: &Action<K>) -> Result<(), Failure> {
+        match action {
             Action::Data { key, operation, .. } => {
                 let verb = match operation {
                     Operation::Get(_) => Verb::Read,
@@ -102,12 +121,11 @@ impl Access {
                     listed
                 }
             }
+            Action::Watch(query) => self.permit(Verb::Watch, &query.prefix),
             // Each of its lines is looked at later.
             Action::Batch { .. } => Ok(()),
             Action::Page(_) | Action::Lab(_) => self.permit_all(Verb::Admin),
-        };
-        permitted.map_err(failed)?;
-        Ok(action)
+        }
     }
 
     /// Whether the token of the last request allows this with a key, or with all keys that have this prefix. Without tokens
@@ -141,14 +159,17 @@ impl Access {
 
 /// The field `Authorization`.
 fn authorization<'b>(head: &Head<'_, 'b>) -> Result<&'b [u8], Failure> {
-    let mut found = head
-        .fields()
-        .filter(|(name, _)| name.len() == AUTHORIZATION.len() && name.eq_ignore_ascii_case(AUTHORIZATION));
-    match (found.next(), found.next()) {
-        (Some((_, field)), None) => Ok(field),
-        (None, _) => Err(unauthorized(None, "send a token, as in Authorization: Bearer TOKEN")),
-        _ => Err(invalid_request("there are two Authorization fields; send one")),
+    let mut found = None;
+    // The length tells it from nearly all others.
+    for (name, field) in head.fields() {
+        if name.len() == AUTHORIZATION.len()
+            && name.eq_ignore_ascii_case(AUTHORIZATION)
+            && found.replace(field).is_some()
+        {
+            return Err(invalid_request("there are two Authorization fields; send one"));
+        }
     }
+    found.ok_or_else(|| unauthorized(None, "send a token, as in Authorization: Bearer TOKEN"))
 }
 
 /// Looks a token up; with it, until when that need not be done again.

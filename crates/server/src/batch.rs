@@ -1,19 +1,22 @@
 //! `POST /batch`: many operations in one request, a line of JSON each, and a line for each answer.
 
 use crate::access::Access;
+use crate::budget::{Budget, Full, Reservation};
+use crate::data::DataWriter;
 use crate::error::Failure;
 use crate::head::{content_encoding, content_type, ttl};
-use crate::reply::{Answer, NDJSON};
 use crate::routes::{if_match, unless};
 use crate::tiered::{Served, Tiered, WriteError};
+use crate::timeouts::End;
 use crate::tokens::Verb;
-use crate::{Worker, json};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesOrdered;
-use kv::{Attributes, Key, Precondition, Row, Version};
+use crate::wire::Stream;
+use crate::{Shared, Worker, json};
+use futures_util::future::join_all;
+use kv::{Attributes, Key, Precondition, Row, Timestamp, Version};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,10 +26,11 @@ use store::{AtomicAnswer, AtomicOperation, AtomicOutcome, Intent, Written};
 pub(super) const BODY_BYTES_MAX: usize = 64 << 20;
 /// Most lines of a request.
 const LINES_MAX: usize = 10_000;
-/// Values are left out of an answer once it has so many bytes.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Operations that are under way at the same time.
-const IN_FLIGHT_MAX: usize = 1024;
+/// Lines that are done side by side: at most, and before it is known how large the rows are.
+const ROUND_LINES_MAX: usize = 1024;
+const FIRST_ROUND_LINES: usize = 64;
+/// Rows and values that a batch holds at most, or one that is larger.
+const HELD_BYTES_MAX: usize = 4 << 20;
 
 /// A line of the request.
 #[derive(Deserialize)]
@@ -47,6 +51,8 @@ struct Line<'l> {
     encoding: Option<Cow<'l, str>>,
     ttl: Option<u64>,
     #[serde(borrow)]
+    expires: Option<Cow<'l, str>>,
+    #[serde(borrow)]
     if_match: Option<Cow<'l, str>>,
     #[serde(borrow)]
     if_none_match: Option<Cow<'l, str>>,
@@ -66,7 +72,7 @@ pub(super) enum What {
     Put {
         content_type: String,
         encoding: String,
-        ttl: Option<Duration>,
+        end: Option<Expiry>,
         value: Vec<u8>,
         condition: Precondition,
     },
@@ -75,84 +81,173 @@ pub(super) enum What {
     },
 }
 
+/// When a value ends.
+#[derive(Clone, Copy)]
+pub(super) enum Expiry {
+    After(Duration),
+    At(Timestamp),
+}
+
 impl What {
     fn is_get(&self) -> bool {
         matches!(self, What::Get { .. })
     }
+
+    /// Of the value that it carries.
+    fn bytes(&self) -> usize {
+        if let What::Put { value, .. } = self { value.len() } else { 0 }
+    }
 }
 
-/// The answer to a line.
-type Answered = Result<Map<String, Value>, Failure>;
+/// What came of a line.
+type Answered = Result<LineAnswer, Failure>;
 
-/// Performs the operations of `body` that `access` permits.
-pub(super) async fn perform(
+struct LineAnswer {
+    object: Map<String, Value>,
+    /// Whose value belongs to it.
+    row: Option<Row>,
+}
+
+/// A line that was looked at, or why it is refused.
+type Checked = Result<Operation, Failure>;
+
+/// What became of a line of a round.
+enum Done<'h> {
+    /// With what it holds until it is sent.
+    Answered(Answered, Option<Part<'h>>),
+    /// A get whose row has no room until the answers before it are sent.
+    Deferred { key: Key, only_if: Precondition, unless: Option<Precondition> },
+}
+
+/// Rows and values that a batch holds. The reservation is as large as the most of them so far.
+struct Held<'b> {
+    bytes: Cell<usize>,
+    reservation: RefCell<Reservation<&'b Budget>>,
+    /// The largest of them.
+    largest: Cell<usize>,
+}
+
+/// A part of it, given back when dropped.
+struct Part<'h> {
+    sum: &'h Cell<usize>,
+    bytes: usize,
+}
+
+impl Held<'_> {
+    /// Takes so much, if there is memory for it.
+    fn take(&self, bytes: usize) -> Result<Part<'_>, Failure> {
+        let sum = self.bytes.get() + bytes;
+        self.reservation.borrow_mut().raise(sum)?;
+        self.bytes.set(sum);
+        self.largest.set(self.largest.get().max(bytes));
+        Ok(Part { sum: &self.bytes, bytes })
+    }
+
+    /// Whether so much is more than a batch holds, besides the first.
+    fn is_above_share(&self, bytes: usize) -> bool {
+        self.bytes.get() > 0 && self.bytes.get() + bytes > HELD_BYTES_MAX
+    }
+
+    /// How many lines may be done side by side, by what their rows may be large.
+    fn lines(&self) -> usize {
+        (HELD_BYTES_MAX / self.largest.get().max(1)).clamp(1, ROUND_LINES_MAX)
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.sum.set(self.sum.get() - self.bytes);
+    }
+}
+
+/// Performs the operations of `body` that `access` permits, and writes their answers.
+pub(super) async fn perform<S: Stream>(
     worker: &Rc<Worker>,
     access: &Access,
     is_atomic: bool,
     body: &[u8],
-) -> Result<Answer, Failure> {
+    out: &mut DataWriter<'_, S>,
+) -> Result<Result<(), Failure>, End> {
     let lines: Vec<&[u8]> =
         body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).collect();
     if lines.len() > LINES_MAX {
         let what = format!("a batch has at most {LINES_MAX} lines, this one has {}", lines.len());
-        return Err(Failure::new(413, "batch_too_large", what).not_applied());
+        return Ok(Err(Failure::new(413, "batch_too_large", what).not_applied()));
     }
     let value_bytes_max = worker.shared.options.value_bytes;
-    let operations = lines.iter().map(|line| {
+    let checked = lines.iter().map(|line| {
         let operation = operation(line, value_bytes_max)?;
         let verb = if operation.what.is_get() { Verb::Read } else { Verb::Write };
         access.permit(verb, operation.key.as_bytes()).map_err(Failure::not_applied)?;
         Ok(operation)
     });
-    let answers = Answers { body: Vec::with_capacity(64 * lines.len()), done: 0, failed: 0 };
+    let held = Held {
+        bytes: Cell::default(),
+        reservation: RefCell::new(worker.shared.budget.reservation()),
+        // Not known before a row is there.
+        largest: Cell::new(HELD_BYTES_MAX / FIRST_ROUND_LINES),
+    };
+    let mut answers = Answers { out, done: 0, failed: 0 };
     if is_atomic {
-        return together(worker, operations.collect(), answers).await;
-    }
-    let mut answers = answers;
-    let mut in_flight = FuturesOrdered::new();
-    // Keys of lines before that may not be done, and whether one of those writes: then this one waits, as a write does anyway.
-    let mut pending: HashMap<Key, bool> = HashMap::new();
-    for operation in operations {
-        let follows = operation.as_ref().is_ok_and(|Operation { key, what }| {
-            pending.get(key).is_some_and(|is_written| *is_written || !what.is_get())
-        });
-        while in_flight.len() >= IN_FLIGHT_MAX || follows && !in_flight.is_empty() {
-            let Some(answer) = in_flight.next().await else { break };
-            answers.push(answer);
+        // What is written is copied, and once more for the store.
+        if let Err(full) = held.reservation.borrow_mut().raise(2 * body.len()) {
+            return Ok(Err(Failure::from(full).not_applied()));
         }
-        if in_flight.is_empty() {
-            pending.clear();
+        let applied = match together(worker, checked).await {
+            Ok(applied) => applied,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let bytes = |answer: &Answered| answer.as_ref().ok()?.row.as_ref().map(Row::bytes);
+        let read: usize = applied.iter().filter_map(bytes).sum();
+        let fits = held.reservation.borrow_mut().raise(2 * body.len() + read);
+        for answer in applied {
+            // What is written is written.
+            let answer = match &fits {
+                Err(full) if bytes(&answer).is_some() => Err((*full).into()),
+                _ => answer,
+            };
+            answers.push(answer).await?;
+        }
+        return answers.finish().await.map(Ok);
+    }
+    let mut round: Vec<Result<(Operation, Part<'_>), Failure>> = Vec::new();
+    // The keys of the round, and whether it writes them: then what follows waits, as a write does anyway.
+    let mut keys: HashMap<Key, bool> = HashMap::new();
+    for operation in checked {
+        let follows = operation.as_ref().is_ok_and(|Operation { key, what }| {
+            keys.get(key).is_some_and(|is_written| *is_written || !what.is_get())
+        });
+        let bytes = operation.as_ref().map_or(0, |operation| operation.what.bytes());
+        if follows || round.len() >= held.lines() || held.is_above_share(bytes) {
+            answers.push_round(worker, &held, &mut round).await?;
+            keys.clear();
+        }
+        if let (true, Ok(Operation { key, what: What::Get { only_if, unless } })) = (round.is_empty(), &operation)
+            // What the cache has needs no future.
+            && let Some((row, shard)) = worker.shared.tiers.cached(key.as_bytes(), Row::clone)
+        {
+            worker.metrics.hits[shard].add(1);
+            match held.take(row.bytes()) {
+                Ok(_until_sent) => answers.push(shown(row, only_if, unless.as_ref())).await?,
+                Err(failure) => answers.push(Err(failure)).await?,
+            }
+            continue;
         }
         if let Ok(Operation { key, what }) = &operation {
-            // What the cache has needs no future.
-            if let (What::Get { only_if, unless }, true) = (what, in_flight.is_empty())
-                && let Some((row, shard)) = worker.shared.tiers.cached(key.as_bytes(), Row::clone)
-            {
-                worker.metrics.hits[shard].add(1);
-                answers.push(shown(&row, only_if, unless.as_ref()));
-                continue;
-            }
-            *pending.entry(key.clone()).or_default() |= !what.is_get();
+            *keys.entry(key.clone()).or_default() |= !what.is_get();
         }
-        in_flight.push_back(async move {
-            match operation {
-                Ok(operation) => one(worker, operation).await,
-                Err(failure) => Err(failure),
-            }
-        });
+        let part = |operation| Ok((operation, held.take(bytes).map_err(Failure::not_applied)?));
+        round.push(operation.and_then(part));
     }
-    while let Some(answer) = in_flight.next().await {
-        answers.push(answer);
-    }
-    Ok(answers.finish())
+    answers.push_round(worker, &held, &mut round).await?;
+    answers.finish().await.map(Ok)
 }
 
 /// Performs all of them or none.
 async fn together(
     worker: &Worker,
-    operations: Vec<Result<Operation, Failure>>,
-    mut answers: Answers,
-) -> Result<Answer, Failure> {
+    operations: impl Iterator<Item = Checked>,
+) -> Result<Vec<Answered>, Failure> {
     let tiers = &worker.shared.tiers;
     let [tier] = &*tiers.shards else {
         let what =
@@ -163,14 +258,13 @@ async fn together(
         let detail = format!("line {}: {}; nothing of the batch was done", index + 1, failure.detail);
         Failure { detail: detail.into(), ..failure }.not_applied()
     };
-    let mut asked = Vec::with_capacity(operations.len());
-    let mut unknown = Vec::with_capacity(operations.len());
-    for (index, operation) in operations.into_iter().enumerate() {
+    let (mut asked, mut unknown) = (Vec::new(), Vec::new());
+    for (index, operation) in operations.enumerate() {
         let Operation { key, what } = operation.map_err(|failure| at_line(index, failure))?;
         let (condition, intent, unless) = match what {
             What::Get { only_if, unless } => (only_if, None, unless),
-            What::Put { content_type, encoding, ttl, value, condition } => {
-                let attributes = attributes(tier, &content_type, &encoding, ttl);
+            What::Put { content_type, encoding, end, value, condition } => {
+                let attributes = attributes(tier, &content_type, &encoding, end);
                 (condition, Some(Intent::Put(Row::with(&key, attributes, &value, Version::default()))), None)
             }
             What::Delete { condition } => (condition, Some(Intent::Delete), None),
@@ -179,7 +273,7 @@ async fn together(
         asked.push(AtomicOperation { key, condition, intent });
     }
     if asked.is_empty() {
-        return Ok(answers.finish());
+        return Ok(Vec::new());
     }
     let outcome = worker.locked(tier.write_atomically(asked)).await;
     match outcome.map_err(|error| Failure::of_write(WriteError::Store(error)))? {
@@ -187,52 +281,69 @@ async fn together(
             Err(at_line(index, Failure::of_write(WriteError::ConditionFailed(version))))
         }
         AtomicOutcome::Applied(applied) => {
-            for (answer, unless) in applied.into_iter().zip(unknown) {
-                answers.push(match answer {
-                    AtomicAnswer::Read(Some(row)) => shown(&row, &Precondition::None, unless.as_ref()),
-                    AtomicAnswer::Read(None) => Err(Failure::absent()),
-                    AtomicAnswer::Written(Written::Applied { version, existed, row: Some(_), .. }) => {
-                        Ok(written(if existed { 204 } else { 201 }, Some(version)))
-                    }
-                    AtomicAnswer::Written(_) => Ok(written(204, None)),
-                });
-            }
-            Ok(answers.finish())
+            let answer = |(answer, unless): (AtomicAnswer, Option<Precondition>)| match answer {
+                AtomicAnswer::Read(Some(row)) => shown(row, &Precondition::None, unless.as_ref()),
+                AtomicAnswer::Read(None) => Err(Failure::absent()),
+                AtomicAnswer::Dropped => Err(Full.into()),
+                AtomicAnswer::Written(Written::Applied { version, existed, row: Some(_), .. }) => {
+                    Ok(written(if existed { 204 } else { 201 }, Some(version)))
+                }
+                AtomicAnswer::Written(_) => Ok(written(204, None)),
+            };
+            Ok(applied.into_iter().zip(unknown).map(answer).collect())
         }
     }
 }
 
-struct Answers {
-    body: Vec<u8>,
+struct Answers<'o, 'c, S> {
+    out: &'o mut DataWriter<'c, S>,
     done: usize,
     failed: usize,
 }
 
-impl Answers {
-    fn push(&mut self, answer: Answered) {
-        let is_full = self.body.len() > ANSWER_BYTES_MAX;
-        let answer = match answer {
-            Ok(object) if is_full && (object.contains_key("value") || object.contains_key("value_b64")) => {
-                let what = "the answers before this one are 64 MiB already; read this key on its own";
-                Err(Failure::new(413, "answer_too_large", what))
-            }
-            other => other,
-        };
+impl<S: Stream> Answers<'_, '_, S> {
+    async fn push(&mut self, answer: Answered) -> Result<(), End> {
         self.done += 1;
         match answer {
-            Ok(object) => json::push_line(&mut self.body, object),
+            Ok(LineAnswer { object, row }) => {
+                self.out.push_object(object, row.as_ref().map(Row::value)).await?;
+                self.out.push(b"\n").await
+            }
             Err(failure) => {
                 self.failed += 1;
-                self.body.extend_from_slice(&failure.body());
+                self.out.push(&failure.body()).await
             }
         }
     }
 
-    fn finish(mut self) -> Answer {
-        let end = [("done", self.done), ("failed", self.failed)];
-        let end = end.into_iter().map(|(name, count)| (name.to_owned(), count.into()));
-        json::push_line(&mut self.body, end.collect());
-        Answer::Data { content_type: NDJSON, body: self.body, link: None }
+    /// Performs the lines of a round side by side. None of them is under way while the client takes its time with the answers.
+    async fn push_round(
+        &mut self,
+        worker: &Rc<Worker>,
+        held: &Held<'_>,
+        round: &mut Vec<Result<(Operation, Part<'_>), Failure>>,
+    ) -> Result<(), End> {
+        let done = join_all(round.drain(..).map(async |line| match line {
+            Ok((operation, part)) => one(worker, held, operation, part).await,
+            Err(failure) => Done::Answered(Err(failure), None),
+        }));
+        for done in done.await {
+            match done {
+                Done::Answered(answer, _until_sent) => self.push(answer).await?,
+                Done::Deferred { key, only_if, unless } => {
+                    match read(worker, &key).await.and_then(|row| Ok((held.take(row.bytes())?, row))) {
+                        Ok((_until_sent, row)) => self.push(shown(row, &only_if, unless.as_ref())).await?,
+                        Err(failure) => self.push(Err(failure)).await?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> Result<(), End> {
+        let end = format!("{{\"done\":{},\"failed\":{}}}\n", self.done, self.failed);
+        self.out.push(end.as_bytes()).await
     }
 }
 
@@ -254,9 +365,10 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
         || line.value_b64.is_some()
         || line.content_type.is_some()
         || line.encoding.is_some()
-        || line.ttl.is_some();
+        || line.ttl.is_some()
+        || line.expires.is_some();
     if has_more && !is_put {
-        return Err(bad(format!("a {} has no value, type, encoding or ttl", line.op)));
+        return Err(bad(format!("a {} has no value, type, encoding, ttl or expires", line.op)));
     }
     let what = match line.op {
         "get" => What::Get {
@@ -279,7 +391,18 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
             What::Put {
                 content_type: content_type(line.content_type.as_ref().map(|text| text.as_bytes()))?,
                 encoding: content_encoding(&[line.encoding.as_deref().unwrap_or_default().as_bytes()])?,
-                ttl: line.ttl.map(|seconds| ttl(seconds.to_string().as_bytes())).transpose()?,
+                end: match (line.ttl, line.expires.as_deref()) {
+                    (None, None) => None,
+                    (Some(seconds), None) => Some(Expiry::After(ttl(seconds.to_string().as_bytes())?)),
+                    (None, Some(text)) => {
+                        let at = humantime::parse_rfc3339(text).map_err(|why| {
+                            bad(format!("expires is no instant as in 2027-01-31T00:00:00.000Z: {why}"))
+                        })?;
+                        // Zero would be a value without end.
+                        Some(Expiry::At(Timestamp::from(at).max(Timestamp(1))))
+                    }
+                    (Some(_), Some(_)) => return Err(bad("a put has ttl or expires, not both".to_owned())),
+                },
                 value,
                 condition: precondition(true)?,
             }
@@ -292,43 +415,64 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
     Ok(Operation { key, what })
 }
 
-async fn one(worker: &Rc<Worker>, Operation { key, what }: Operation) -> Answered {
-    let tiers = &worker.shared.tiers;
-    match what {
+/// Performs an operation; a write holds its `part` until it is done.
+async fn one<'h>(
+    worker: &Rc<Worker>,
+    held: &'h Held<'_>,
+    Operation { key, what }: Operation,
+    part: Part<'h>,
+) -> Done<'h> {
+    let tier = worker.shared.tiers.tier_of(&key);
+    let done = match what {
         What::Get { only_if, unless } => {
-            let read = tiers.get(&key).await.map_err(|error| Failure::of_read(&error))?;
-            if read.served == Served::Hit {
-                worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
+            let read = read(worker, &key).await;
+            if read.as_ref().is_ok_and(|row| held.is_above_share(row.bytes())) {
+                return Done::Deferred { key, only_if, unless };
             }
-            let row = read.row.ok_or_else(Failure::absent)?;
-            shown(&row, &only_if, unless.as_ref())
+            return match read.and_then(|row| Ok((held.take(row.bytes())?, row))) {
+                Ok((part, row)) => Done::Answered(shown(row, &only_if, unless.as_ref()), Some(part)),
+                Err(failure) => Done::Answered(Err(failure), None),
+            };
         }
-        What::Put { content_type, encoding, ttl, value, condition } => {
-            let tier = tiers.tier_of(&key);
-            let attributes = attributes(tier, &content_type, &encoding, ttl);
+        What::Put { content_type, encoding, end, value, condition } => {
+            let attributes = attributes(tier, &content_type, &encoding, end);
             let made = worker.locked(tier.put(&key, attributes, value, condition)).await;
-            let made = made.map_err(Failure::of_write)?;
-            Ok(written(if made.existed { 204 } else { 201 }, Some(made.version)))
+            made.map(|made| written(if made.existed { 204 } else { 201 }, Some(made.version)))
         }
         What::Delete { condition } => {
-            let delete = tiers.tier_of(&key).delete(&key, condition);
-            worker.locked(delete).await.map_err(Failure::of_write)?;
-            Ok(written(204, None))
+            worker.locked(tier.delete(&key, condition)).await.map(|_| written(204, None))
         }
+    };
+    drop(part);
+    Done::Answered(done.map_err(Failure::of_write), None)
+}
+
+async fn read(worker: &Rc<Worker>, key: &Key) -> Result<Row, Failure> {
+    let Shared { tiers, batch_reads, .. } = &*worker.shared;
+    // It is never closed.
+    let _permit = batch_reads.acquire().await;
+    let read = tiers.get(key).await.map_err(|error| Failure::of_read(&error))?;
+    if read.served == Served::Hit {
+        worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
     }
+    read.row.ok_or_else(Failure::absent)
 }
 
 fn attributes<'a>(
     tier: &Tiered,
     content_type: &'a str,
     content_encoding: &'a str,
-    ttl: Option<Duration>,
+    end: Option<Expiry>,
 ) -> Attributes<'a> {
-    Attributes { content_type, content_encoding, expires: ttl.map(|ttl| tier.clock().now().after(ttl)) }
+    let expires = end.map(|end| match end {
+        Expiry::After(ttl) => tier.clock().now().after(ttl),
+        Expiry::At(instant) => instant,
+    });
+    Attributes { content_type, content_encoding, expires }
 }
 
 /// The answer to a get of a row that is there.
-fn shown(row: &Row, only_if: &Precondition, unless: Option<&Precondition>) -> Answered {
+fn shown(row: Row, only_if: &Precondition, unless: Option<&Precondition>) -> Answered {
     let version = Some(row.version());
     if !only_if.holds(version) {
         return Err(Failure::other_version(row.version()));
@@ -338,14 +482,13 @@ fn shown(row: &Row, only_if: &Precondition, unless: Option<&Precondition>) -> An
     }
     let mut object = Map::from_iter([("status".to_owned(), 200.into())]);
     json::insert_attributes(&mut object, row.attributes(), row.version());
-    json::insert_bytes(&mut object, "value", row.value());
-    Ok(object)
+    Ok(LineAnswer { object, row: Some(row) })
 }
 
-fn written(status: u16, version: Option<Version>) -> Map<String, Value> {
+fn written(status: u16, version: Option<Version>) -> LineAnswer {
     let mut object = Map::from_iter([("status".to_owned(), status.into())]);
     if let Some(version) = version {
         object.insert("etag".to_owned(), json::etag(version));
     }
-    object
+    LineAnswer { object, row: None }
 }

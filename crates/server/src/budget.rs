@@ -3,8 +3,8 @@
 //! Small ones are not counted: a connection's buffer may hold as much anyway, and no request of them touches a counter that
 //! workers share.
 
-use super::error::Failure;
 use kv::counters::Counter;
+use std::borrow::Borrow;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,9 +24,17 @@ pub(super) struct Budget {
 
 /// A part of the budget, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Reservation<'b> {
-    budget: &'b Budget,
+pub(super) struct Reservation<B: Borrow<Budget>> {
+    budget: B,
     bytes: usize,
+}
+
+/// Something does not fit into the budget.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Full;
+
+impl Full {
+    pub(super) const WHAT: &str = "values on their way use the server's memory budget; ask again later";
 }
 
 impl Budget {
@@ -40,34 +48,39 @@ impl Budget {
     }
 
     /// Nothing of it yet.
-    pub(super) fn reservation(&self) -> Reservation<'_> {
+    pub(super) fn reservation(&self) -> Reservation<&Budget> {
         Reservation { budget: self, bytes: 0 }
     }
 }
 
-impl Reservation<'_> {
+impl<B: Borrow<Budget>> Reservation<B> {
+    /// So many bytes of it, for whoever they are handed to.
+    pub(super) fn of(budget: B, bytes: usize) -> Result<Reservation<B>, Full> {
+        let mut reservation = Reservation { budget, bytes: 0 };
+        reservation.raise(bytes).map(|()| reservation)
+    }
+
     /// Makes it `bytes` large, unless it is already; if they do not fit, it stays as it is.
-    pub(super) fn raise(&mut self, bytes: usize) -> Result<(), Failure> {
+    pub(super) fn raise(&mut self, bytes: usize) -> Result<(), Full> {
         if bytes <= UNCOUNTED_BYTES_MAX.max(self.bytes) {
             return Ok(());
         }
-        let Budget { bytes: most, reserved, shed } = self.budget;
+        let Budget { bytes: most, reserved, shed } = self.budget.borrow();
         let more = bytes - self.bytes;
         let raised = |reserved: usize| reserved.checked_add(more).filter(|sum| sum <= most);
         if reserved.fetch_update(Relaxed, Relaxed, raised).is_err() {
             shed.add(1);
-            let what = "values on their way use the server's memory budget; ask again later";
-            return Err(Failure::new(503, "overloaded", what).with("Retry-After", "1"));
+            return Err(Full);
         }
         self.bytes = bytes;
         Ok(())
     }
 }
 
-impl Drop for Reservation<'_> {
+impl<B: Borrow<Budget>> Drop for Reservation<B> {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.reserved.fetch_sub(self.bytes, Relaxed);
+            self.budget.borrow().reserved.fetch_sub(self.bytes, Relaxed);
         }
     }
 }
@@ -84,8 +97,7 @@ mod tests {
         let (mut one, mut other) = (budget.reservation(), budget.reservation());
         assert!(one.raise(MIB).is_ok() && one.raise(2 * MIB).is_ok());
         assert_eq!(budget.reserved(), 2 * MIB);
-        let failure = other.raise(MIB + 1).unwrap_err();
-        assert_eq!((failure.status, failure.code, failure.closes), (503, "overloaded", false));
+        assert!(other.raise(MIB + 1).is_err());
         assert!(other.raise(usize::MAX).is_err());
         assert_eq!((budget.reserved(), budget.shed.get()), (2 * MIB, 2));
         assert!(other.raise(MIB).is_ok());

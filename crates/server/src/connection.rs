@@ -5,11 +5,13 @@
 
 use super::access::Access;
 use super::access_log::Bytes;
+use super::data::DataWriter;
 use super::error::Failure;
 use super::faults::FaultGuard;
 use super::head::refuse;
+use super::idempotency::Payload;
 use super::reply::{
-    Answer, Request, Timing, cache_status, write_data_head, write_failure, write_made, write_page, write_row,
+    Answer, NDJSON, Request, Timing, cache_status, write_failure, write_made, write_page, write_row,
     write_row_head,
 };
 use super::routes::{Action, Operation, route};
@@ -31,7 +33,7 @@ const COPY_BYTES_MAX: usize = 32 << 10;
 const LOCKED_BYTES_MAX: usize = 2 << 10;
 
 pub(super) struct Connection<S> {
-    wire: Wire<S>,
+    pub(super) wire: Wire<S>,
     state: Arc<PlainState>,
     access: Access,
     /// Percent-decoded keys.
@@ -158,7 +160,7 @@ impl<S: Stream> Connection<S> {
             None => route(&head, &mut self.scratch),
         });
         if self.state.is_restricted {
-            routed = self.access.admit(&self.state, &head, self.wire.arrived, &mut request.rate, routed);
+            self.access.admit(&self.state, &head, self.wire.arrived, &mut request.rate, &mut routed);
         }
         if is_lab && routed.as_ref().is_ok_and(Action::is_work) {
             match &self.faults {
@@ -177,6 +179,7 @@ impl<S: Stream> Connection<S> {
         // A cached row answers a request without a body on the spot.
         if let Ok(Action::Data { key, operation: Operation::Get(condition), timing }) = &routed
             && request.framing == Framing::Length(0)
+            && condition.wait.is_none()
             && let Some((hit, shard)) = self.wire.worker.shared.tiers.cached(key, |row| {
                 // Under the cache's lock. What takes longer is done outside, with a shared row.
                 if row.value().len() > LOCKED_BYTES_MAX
@@ -266,26 +269,40 @@ impl<S: Stream> Connection<S> {
             }
             _ => (false, false),
         };
+        let action = match action {
+            Action::Watch(query) => return Box::pin(self.watch(&request, *query)).await,
+            action => action,
+        };
         let cache = is_get.then(|| request.started.elapsed());
         let (asked_at, mut queued) = (Instant::now(), Duration::ZERO);
         let answer = match action {
-            Action::Data { key, operation: Operation::Get(condition), .. } => match tiers.get(&key).await {
-                Ok(Read { row: Some(row), served, queued: waited }) => {
-                    if served == Served::Hit {
-                        worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
+            Action::Data { key, operation: Operation::Get(condition), .. } => {
+                let read = match condition.wait {
+                    None => tiers.get(&key).await,
+                    Some(wait) => {
+                        let (read, waited) = Box::pin(self.get_changed(&key, &condition, wait)).await?;
+                        request.started += waited;
+                        read
                     }
-                    queued = waited;
-                    Ok(Answer::Row { row, condition, served })
+                };
+                match read {
+                    Ok(Read { row: Some(row), served, queued: waited }) => {
+                        if served == Served::Hit {
+                            worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
+                        }
+                        queued = waited;
+                        Ok(Answer::Row { row, condition, served })
+                    }
+                    Ok(Read { served: served @ Served::Replica, .. }) => {
+                        Err(Failure::absent().with("Cache-Status", cache_status(served)))
+                    }
+                    Ok(_) => Err(Failure::absent()),
+                    Err(error) => Err(Failure::of_read(&error)),
                 }
-                Ok(Read { served: served @ Served::Replica, .. }) => {
-                    Err(Failure::absent().with("Cache-Status", cache_status(served)))
-                }
-                Ok(_) => Err(Failure::absent()),
-                Err(error) => Err(Failure::of_read(&error)),
-            },
+            }
             Action::Data {
                 key,
-                operation: Operation::Put { content_type, content_encoding, ttl, condition },
+                operation: Operation::Put { content_type, content_encoding, ttl, terms },
                 ..
             } => {
                 let tier = tiers.tier_of(&key);
@@ -294,22 +311,34 @@ impl<S: Stream> Connection<S> {
                     content_encoding: &content_encoding,
                     expires: ttl.map(|ttl| tier.clock().now().after(ttl)),
                 };
-                let put = tier.put(&key, attributes, body, condition);
+                let payload = Payload {
+                    method: "PUT",
+                    content_type: &content_type,
+                    content_encoding: &content_encoding,
+                    ttl,
+                    condition: &terms.condition,
+                    value: &body,
+                };
+                let terms = terms.of(&key, &payload);
+                let put = tier.put(&key, attributes, body, terms);
                 worker.locked(put).await.map_err(Failure::of_write).map(|made| {
                     queued = made.queued;
                     Answer::Made { status: if made.existed { 204 } else { 201 }, version: Some(made.version) }
                 })
             }
-            Action::Data { key, operation: Operation::Delete { condition }, .. } => {
-                let delete = tiers.tier_of(&key).delete(&key, condition);
+            Action::Data { key, operation: Operation::Delete { terms }, .. } => {
+                let terms = terms.of(&key, &Payload::without_value("DELETE", &terms.condition));
+                let delete = tiers.tier_of(&key).delete(&key, terms);
                 worker.locked(delete).await.map_err(Failure::of_write).map(|made| {
                     queued = made.queued;
                     Answer::Made { status: 204, version: None }
                 })
             }
-            Action::Data { key, operation: Operation::Touch { ttl, condition }, .. } => {
+            Action::Data { key, operation: Operation::Touch { ttl, terms }, .. } => {
                 let tier = tiers.tier_of(&key);
-                let touch = tier.touch(&key, tier.clock().now().after(ttl), condition);
+                let payload = Payload { ttl: Some(ttl), ..Payload::without_value("POST", &terms.condition) };
+                let terms = terms.of(&key, &payload);
+                let touch = tier.touch(&key, tier.clock().now().after(ttl), terms);
                 match worker.locked(touch).await {
                     Ok(made) => {
                         queued = made.queued;
@@ -319,11 +348,22 @@ impl<S: Stream> Connection<S> {
                     Err(error) => Err(Failure::of_write(error)),
                 }
             }
-            Action::List(query) => query.perform(tiers).await,
+            // Both on the heap, so that connections without them are not larger.
+            Action::List(query) => {
+                let mut out = DataWriter::new(&mut self.wire, &mut request, query.content_type());
+                match Box::pin(query.perform(tiers, &mut reservation, &mut out)).await? {
+                    Ok(()) => Box::pin(out.finish()).await.map(|()| Ok(Answer::Data))?,
+                    Err(failure) => Err(failure),
+                }
+            }
+            Action::Watch(_) => unreachable!("a watch is no answer"),
             Action::Batch { is_atomic } => {
-                let done = batch::perform(&worker, &self.access, is_atomic, &body).await;
-                drop(body);
-                done
+                let mut out = DataWriter::new(&mut self.wire, &mut request, NDJSON);
+                let performed = batch::perform(&worker, &self.access, is_atomic, &body, &mut out);
+                match Box::pin(performed).await? {
+                    Ok(()) => Box::pin(out.finish()).await.map(|()| Ok(Answer::Data))?,
+                    Err(failure) => Err(failure),
+                }
             }
             Action::Lab(action) => lab::perform(&worker.shared, action, body).await,
             Action::Page(page) => Ok((page.show)(&worker)),
@@ -360,7 +400,7 @@ impl<S: Stream> Connection<S> {
         Ok(self.answer_failure(request, &failure))
     }
 
-    fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
+    pub(super) fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
         let keep_alive = request.keep_alive && !failure.closes;
         let persistence = if keep_alive { request.persistence() } else { request.closing() };
         let is_head = request.method == Some(Method::Head);
@@ -399,30 +439,16 @@ impl<S: Stream> Connection<S> {
                     // The cache may drop the row while the client takes its time.
                     let worker = Rc::clone(&self.wire.worker);
                     let mut reservation = worker.shared.budget.reservation();
-                    if let Err(failure) = reservation.raise(row.value().len()) {
+                    if let Err(full) = reservation.raise(row.value().len()) {
                         output.truncate(head_at);
-                        return Ok(self.answer_failure(request, &failure));
+                        return Ok(self.answer_failure(request, &full.into()));
                     }
                     self.wire.flush().await?;
                     self.wire.send(&row.value()[part.unwrap_or(0..length)], &mut reservation).await?;
                 }
                 status
             }
-            Answer::Data { content_type, body, link } => {
-                let head_at = output.len();
-                write_data_head(output, request, content_type, body.len(), link.as_deref());
-                if request.method != Some(Method::Head) {
-                    let worker = Rc::clone(&self.wire.worker);
-                    let mut reservation = worker.shared.budget.reservation();
-                    if let Err(failure) = reservation.raise(body.len()) {
-                        output.truncate(head_at);
-                        return Ok(self.answer_failure(request, &failure));
-                    }
-                    self.wire.flush().await?;
-                    self.wire.send(body, &mut reservation).await?;
-                }
-                200
-            }
+            Answer::Data => 200,
             Answer::Row { row, condition, served } => {
                 write_row(output, request, row, condition.unless.as_ref(), *served, timing)
             }
@@ -437,14 +463,20 @@ impl<S: Stream> Connection<S> {
         };
         let served = match answer {
             Answer::Row { served, .. } => Some(*served),
-            Answer::Data { .. } | Answer::Made { .. } | Answer::Page { .. } => None,
+            Answer::Data | Answer::Made { .. } | Answer::Page { .. } => None,
         };
         self.answered(request, status, served, None);
         Ok(request.keep_alive)
     }
 
     /// Counts and logs an answer.
-    fn answered(&self, request: &Request, status: u16, served: Option<Served>, failure: Option<&Failure>) {
+    pub(super) fn answered(
+        &self,
+        request: &Request,
+        status: u16,
+        served: Option<Served>,
+        failure: Option<&Failure>,
+    ) {
         let worker = &self.wire.worker;
         worker.metrics.answered(request.method, status, request.started.elapsed());
         if let Some(recorder) = &worker.recorder {

@@ -1,5 +1,6 @@
 //! Failures as answers: which status, which code, whether the write happened.
 
+use crate::budget::Full;
 use crate::tiered::{Error, Kind, WriteError};
 use http1::{Reject, Writer, response};
 use kv::{Outcome, Version, proto};
@@ -111,6 +112,12 @@ impl From<Reject> for Failure {
     }
 }
 
+impl From<Full> for Failure {
+    fn from(_: Full) -> Failure {
+        Failure::new(503, "overloaded", Full::WHAT).with("Retry-After", "1")
+    }
+}
+
 impl Failure {
     /// A read that the store did not answer. What the store said is for the log: it names hosts and users.
     pub(super) fn of_read(error: &Error) -> Failure {
@@ -119,7 +126,10 @@ impl Failure {
             // A read may be asked again whatever became of it.
             Kind::Unknown => return Failure::new(504, "store_timeout", "the store did not answer in time"),
             Kind::Unfit => return Failure::new(400, "unfit", error.to_string()),
-            Kind::Overloaded => ("overloaded", "too many requests wait for the store; ask again later"),
+            Kind::Overloaded => (
+                "overloaded",
+                "the server has no room for more requests to the store, or for their rows; ask again later",
+            ),
             Kind::Rejected => (REFUSED, "the store refuses this; the server's log says why"),
             Kind::Refused => (REFUSED, "the store refuses every write now; the server's log says why"),
             Kind::Retry => ("store_conflict", "the store rolled this back; ask again"),
@@ -140,6 +150,10 @@ impl Failure {
                 Failure::new(412, "precondition_failed", "the key is absent").not_applied()
             }
             WriteError::ConditionFailed(Some(version)) => Failure::other_version(version).not_applied(),
+            WriteError::OtherRequest => {
+                let what = "this Idempotency-Key came with another request before; give every request one of its own";
+                Failure::new(422, "idempotency_key_reused", what).not_applied()
+            }
             WriteError::Store(error) if error.kind() == Kind::Unknown => {
                 log::warn!("a write may or may not have happened: {error}");
                 let detail = "the store was lost, or did not answer in time, after the write was sent";

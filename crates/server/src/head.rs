@@ -14,6 +14,8 @@ pub(super) struct ReadCondition {
     pub(super) unless: Option<Precondition>,
     /// `Range`: a part is sent. On the heap, because most requests have none.
     pub(super) range: Option<Box<RangeRequest>>,
+    /// `Prefer: wait=N`: how long a change is waited for (RFC 7240).
+    pub(super) wait: Option<Duration>,
 }
 
 /// One range of bytes (RFC 9110, 14).
@@ -138,6 +140,20 @@ pub(super) fn ttl(value: &[u8]) -> Result<Duration, Failure> {
             Err(Failure::new(400, "bad_header", what).not_applied())
         }
     }
+}
+
+/// The longest wait for a change.
+const WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// What `Prefer` says of a wait, if it says anything that is understood: a preference is no condition (RFC 7240, 2).
+pub(super) fn wait(value: &[u8]) -> Option<Duration> {
+    let preferences = std::str::from_utf8(value).ok()?.split(',');
+    let seconds = preferences.filter_map(|preference| {
+        let (name, seconds) = preference.split_once('=')?;
+        let is_wait = name.trim().eq_ignore_ascii_case("wait");
+        is_wait.then(|| seconds.trim().trim_matches('"').parse::<u64>().ok()).flatten()
+    });
+    seconds.map(Duration::from_secs).next().map(|wait| wait.min(WAIT_MAX))
 }
 
 /// Whether a field says that the value is encoded.

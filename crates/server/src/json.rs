@@ -15,6 +15,22 @@ pub(super) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &
     };
 }
 
+/// Writes what [`insert_bytes`] adds, as part of an object.
+pub(super) fn push_bytes(text: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+    let written = match std::str::from_utf8(bytes) {
+        Ok(utf8) => {
+            [b"\"", name.as_bytes(), b"\":"].into_iter().for_each(|part| text.extend_from_slice(part));
+            serde_json::to_writer(&mut *text, utf8)
+        }
+        Err(_) => {
+            [b"\"", name.as_bytes(), b"_b64\":"].into_iter().for_each(|part| text.extend_from_slice(part));
+            serde_json::to_writer(&mut *text, &STANDARD.encode(bytes))
+        }
+    };
+    // Strings cannot fail to serialize.
+    let _ = written;
+}
+
 /// Adds ETag, content type, content coding and end.
 pub(super) fn insert_attributes(
     object: &mut Map<String, Value>,
@@ -56,13 +72,6 @@ pub(super) fn cursor(from: &[u8]) -> String {
 pub(super) fn of_cursor(cursor: &[u8]) -> Option<Vec<u8>> {
     let from = URL_SAFE_NO_PAD.decode(cursor).ok()?;
     (from.len() <= kv::KEY_BYTES_MAX).then_some(from)
-}
-
-/// A line of JSON.
-pub(super) fn push_line(body: &mut Vec<u8>, object: Map<String, Value>) {
-    // Strings and numbers cannot fail to serialize.
-    let _ = serde_json::to_writer(&mut *body, &Value::Object(object));
-    body.push(b'\n');
 }
 
 /// Whether `Accept` prefers lines of JSON to one document.

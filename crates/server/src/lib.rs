@@ -9,18 +9,23 @@ mod connection;
 mod routes;
 mod list;
 mod batch;
+mod data;
 mod json;
 mod head;
+mod idempotency;
 mod hosts;
 mod listen;
 mod tls;
 mod tokens;
 mod access;
 mod rate;
+mod open_files;
 mod reload;
 mod lab;
 mod compute;
 mod compat;
+mod events;
+mod watch_query;
 mod wire;
 mod timeouts;
 mod budget;
@@ -35,7 +40,9 @@ mod prefixes;
 mod dashboard;
 
 pub use access_log::AccessLog;
-pub use compat::{COMPAT_APIS, CompatApi, CompatListener, find as find_compat};
+#[cfg(feature = "test-support")]
+pub use compat::fuzz;
+pub use compat::{COMPAT_APIS, CompatApi, CompatListener, S3Credentials, find as find_compat};
 pub use listen::{Address, Listen, PassedSocket};
 pub use tls::Tls;
 pub use tokens::{Tokens, VERBS, random_token, token_hash};
@@ -44,7 +51,7 @@ use crate::tiered::Tiers;
 use access::Routes;
 use access_log::{Bytes, Entry, Recorder};
 use budget::Budget;
-use compat::CompatState;
+use compat::{CompatState, S3State};
 use compute::{Full, Pool};
 use connection::Connection;
 use faults::Faults;
@@ -62,26 +69,23 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use timeouts::TimeoutChecker;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use wire::{Spare, Wire};
 
 /// Most connections, unless another number is given.
 pub const CONNECTIONS_MAX: usize = 20_000;
 
-/// File descriptors kept for everything that is not a connection. The embedded store alone may hold 900.
-const FILES_SPARE: u64 = 1024;
-
 /// Most memory of a connection that is not part of [`Options::memory_budget`]: of a head, a small body, and answers.
 pub const CONNECTION_BYTES_MAX: usize = 128 << 10;
 
-/// Time between two looks at files that may change.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
+/// Most reads of batches that are under way, over all connections.
+const BATCH_READS_MAX: usize = 1024;
 
 /// Refused connections that are kept open until their clients have read why. More are closed at once, which may reset
 /// them: they are not to take the files of the others.
@@ -99,8 +103,11 @@ pub struct Options {
     /// Where pages about the server are. Only the shortest of them are at `listen` then. At an address of this machine they are
     /// there for everybody, and without TLS.
     pub ops_listen: Vec<Listen>,
-    /// Compatibility APIs over the same tiers, each on a listener of its own. They speak plain HTTP, and know no tokens.
+    /// Compatibility APIs over the same tiers, each on a listener of its own. They know no tokens, and speak plain HTTP, but for
+    /// `s3`.
     pub compat: Vec<CompatListener>,
+    /// Who may use `s3`; without them it is not served.
+    pub s3_credentials: Option<Arc<S3Credentials>>,
     /// What kinds of stores it serves, by shard: the schemes of their URLs.
     pub stores: Vec<String>,
     /// Names that `Host` and `Origin` of requests may have, besides those of loopback. On a loopback address, and where any
@@ -132,6 +139,13 @@ pub struct Options {
     /// How long it waits for a head, from its first byte; for a body, over which time the slowest tolerated rate counts; and for
     /// a client that does not take its answer, before that counts.
     pub head_timeout: Duration,
+}
+
+impl Options {
+    /// Whether there are files that are read again.
+    fn has_files(&self) -> bool {
+        self.tls.is_some() || self.tokens.is_some() || self.s3_credentials.is_some()
+    }
 }
 
 /// A running server.
@@ -170,7 +184,9 @@ struct Shared {
     connections: usize,
     tiers: Tiers,
     metrics: Metrics,
-    budget: Budget,
+    budget: Arc<Budget>,
+    /// For each read of a batch. Those of small rows are not counted in the budget before they are answered.
+    batch_reads: Semaphore,
     /// Where there is something to compute.
     compute: Option<Pool>,
     /// Connections that were refused and are still open.
@@ -216,6 +232,16 @@ struct Listener {
 enum Interface {
     Plain(Arc<PlainState>),
     Compat(Arc<CompatState>),
+}
+
+impl Interface {
+    /// What it speaks, if not plain HTTP.
+    fn tls(&self) -> Option<&Arc<Tls>> {
+        match self {
+            Interface::Plain(state) => state.tls.as_ref(),
+            Interface::Compat(state) => state.tls(),
+        }
+    }
 }
 
 /// What the connections of an address have in common, in the plain interface.
@@ -287,19 +313,24 @@ impl Server {
         for (CompatListener { api, listen: at }, bound) in options.compat.iter().zip(sockets.compat) {
             for bound in bound {
                 let hosts = Hosts::of(&bound.address, at.name(), &options.hosts);
-                let state = Arc::new(CompatState::new(api, options.cache_entries, hosts));
+                let s3 = options.s3_credentials.clone().filter(|_| api.is_s3).map(|credentials| {
+                    let tls = options.tls.clone().filter(|_| matches!(bound.address, Address::Tcp(_)));
+                    Arc::new(S3State::new(credentials, tls, &tiers))
+                });
+                let state = Arc::new(CompatState::new(api, options.cache_entries, hosts, s3));
                 compat.push((api.name, listen(bound, &Interface::Compat(state))?));
             }
         }
         // After listening: a port that is taken is all there is to say then.
-        let connections = make_room(options.connections);
+        let connections = open_files::make_room(options.connections);
         let computes = options.faults.is_some() || options.compat.iter().any(|at| at.api.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let metrics = Metrics::new(workers, compute.as_ref().map(|pool| Arc::clone(&pool.meters)));
         let faults = options.faults.clone().map(Faults::new);
         let (draining, _) = watch::channel(false);
         let drains = AtomicBool::new(false);
-        let budget = Budget::new(options.memory_budget);
+        let budget = Arc::new(Budget::new(options.memory_budget));
+        tiers.count_in(&budget);
         let refused_connections = AtomicUsize::new(0);
         let shared = Arc::new(Shared {
             options,
@@ -307,6 +338,7 @@ impl Server {
             tiers,
             metrics,
             budget,
+            batch_reads: Semaphore::new(BATCH_READS_MAX),
             compute,
             refused_connections,
             accept_failures: Mutex::default(),
@@ -334,7 +366,7 @@ impl Server {
             // The sender is dropped without an error: the worker runs.
             failure.recv().map_or(Ok(()), Err)?;
         }
-        let reload = start_reloading(&shared)?;
+        let reload = reload::start(&shared.options)?;
         Ok(Server {
             addresses,
             connections,
@@ -347,10 +379,9 @@ impl Server {
         })
     }
 
-    /// Reads the files of certificates and tokens again, now; false if there are none.
+    /// Reads the files of certificates, tokens and credentials again, now; false if there are none.
     pub fn reload(&self) -> bool {
-        let Options { tls, tokens, .. } = &self.shared.options;
-        (tls.is_some() || tokens.is_some()) && self.reload.send(()).is_ok()
+        self.shared.options.has_files() && self.reload.send(()).is_ok()
     }
 
     /// How often each worker has checked its timeouts, which it does several times a second.
@@ -368,56 +399,6 @@ impl Server {
             let _ = worker.join();
         }
     }
-}
-
-/// Reads files again from time to time, and when asked to, until the sender is dropped.
-fn start_reloading(shared: &Arc<Shared>) -> io::Result<mpsc::Sender<()>> {
-    let (ask, asked) = mpsc::channel();
-    let (tls, tokens) = (shared.options.tls.clone(), shared.options.tokens.clone());
-    if tls.is_none() && tokens.is_none() {
-        return Ok(ask);
-    }
-    let thread = std::thread::Builder::new().name("weir-reload".to_owned());
-    thread.spawn(move || {
-        loop {
-            let is_asked_for = match asked.recv_timeout(RELOAD_INTERVAL) {
-                Ok(()) => true,
-                Err(RecvTimeoutError::Timeout) => false,
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
-            tls.iter().for_each(|tls| tls.0.refresh(is_asked_for));
-            tokens.iter().for_each(|tokens| tokens.0.refresh(is_asked_for));
-        }
-    })?;
-    Ok(ask)
-}
-
-/// Raises this process's limit of open files, so that the `given` connections fit into it; how many do.
-///
-/// A connection without a descriptor would wait without an answer. One above the limit of connections is answered.
-fn make_room(given: Option<usize>) -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let connections = given.unwrap_or(CONNECTIONS_MAX);
-    let wanted = (connections as u64).saturating_add(FILES_SPARE);
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let Some(current) = current.filter(|current| *current < wanted) else { return connections };
-    let most = maximum.map_or(wanted, |maximum| maximum.min(wanted));
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum }).is_ok();
-    let files = if raised { most } else { current };
-    let room = room_within(files, connections);
-    if room < connections && given.is_some() {
-        log::warn!(
-            "at most {room} of {connections} connections fit into the limit of {files} open files; raise it with \
-             `ulimit -Hn`, or ask for no more"
-        );
-    }
-    room
-}
-
-/// How many of `connections` fit into a limit of open files. Under a low limit at least half are for them.
-fn room_within(files: u64, connections: usize) -> usize {
-    let room = files.saturating_sub(FILES_SPARE).max(files / 2);
-    connections.min(usize::try_from(room).unwrap_or(usize::MAX))
 }
 
 /// Accepts until the server drains, then waits for the connections to end.
@@ -500,12 +481,12 @@ fn welcome(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
     }
     let (own, interface) = (Rc::clone(worker), interface.clone());
     // Each kind in a task of its own: a plain connection is not to be as large as one with TLS.
-    match (stream, &interface) {
-        (Stream::Tcp(stream), Interface::Plain(state)) if let Some(tls) = state.tls.clone() => {
+    match stream {
+        Stream::Tcp(stream) if let Some(tls) = interface.tls().cloned() => {
             spawn(worker, serve_tls(own, stream, tls, interface));
         }
-        (Stream::Tcp(stream), _) => spawn(worker, serve_connection(own, stream, interface)),
-        (Stream::Unix(stream), _) => spawn(worker, serve_connection(own, stream, interface)),
+        Stream::Tcp(stream) => spawn(worker, serve_connection(own, stream, interface)),
+        Stream::Unix(stream) => spawn(worker, serve_connection(own, stream, interface)),
     }
 }
 
@@ -529,7 +510,7 @@ async fn serve_tls(worker: Rc<Worker>, stream: TcpStream, tls: Arc<Tls>, interfa
 async fn serve_connection(worker: Rc<Worker>, stream: impl wire::Stream, interface: Interface) {
     match interface {
         Interface::Plain(state) => Connection::new(stream, worker, state).run().await,
-        Interface::Compat(state) => compat::Connection::new(stream, worker, state).run().await,
+        Interface::Compat(state) => compat::serve(stream, worker, state).await,
     }
 }
 
@@ -538,14 +519,14 @@ fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface)
     let mut refusal = Vec::new();
     match interface {
         // A handshake would take what the limit is to save.
-        Interface::Plain(state) if state.tls.is_some() => return,
+        _ if interface.tls().is_some() => return,
         Interface::Plain(_) => {
             let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
                 .not_applied()
                 .with("Retry-After", "1");
             reply::write_failure(&mut refusal, &failure, Persistence::CLOSE, false, None);
         }
-        Interface::Compat(_) => compat::refuse_connection(&mut refusal),
+        Interface::Compat(state) => state.refuse_connection(&mut refusal),
     }
     // A fresh socket takes this much without waiting; if not, closing says enough.
     let _ = match &stream {
@@ -619,15 +600,6 @@ mod tests {
             [(0, Some(1)), (0, None), (999, None), (1000, Some(3)), (1001, None), (9000, Some(2))]
         {
             assert_eq!(throttle.count(start + Duration::from_millis(millis)), expected, "at {millis} ms");
-        }
-    }
-
-    #[test]
-    fn connections_leave_room_for_the_files_of_the_store() {
-        for (files, connections, room) in
-            [(1 << 20, 20_000, 20_000), (20_000, 20_000, 18_976), (1024, 20_000, 512), (64, 20, 20)]
-        {
-            assert_eq!(room_within(files, connections), room, "{files} files");
         }
     }
 }

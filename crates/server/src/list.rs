@@ -1,10 +1,14 @@
 //! `GET /kv`: the keys in the order of their bytes, a page at a time.
 
+use crate::budget::{Budget, Full, Reservation};
+use crate::data::DataWriter;
 use crate::error::Failure;
 use crate::json;
 use crate::query::Params;
-use crate::reply::{Answer, JSON, NDJSON};
+use crate::reply::{JSON, NDJSON};
 use crate::tiered::{Error, Kind, Tiers};
+use crate::timeouts::End;
+use crate::wire::Stream;
 use kv::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde_json::{Map, Value};
@@ -19,19 +23,23 @@ const LIMIT_DEFAULT: usize = 1000;
 pub(super) struct ListQuery {
     pub(super) prefix: Vec<u8>,
     /// Keys that have it behind the prefix are listed as one, up to it.
-    delimiter: Vec<u8>,
+    pub(super) delimiter: Vec<u8>,
     /// Where the page begins.
-    from: Vec<u8>,
+    pub(super) from: Vec<u8>,
     pub(super) limit: usize,
     pub(super) with_values: bool,
-    in_lines: bool,
+    pub(super) in_lines: bool,
 }
 
 /// A page, with what the delimiter made one of several keys.
-struct Entries {
-    rows: Vec<Listed>,
-    prefixes: Vec<Vec<u8>>,
-    next: Option<Vec<u8>>,
+#[derive(Default)]
+pub(super) struct Entries {
+    pub(super) rows: Vec<Listed>,
+    pub(super) prefixes: Vec<Vec<u8>>,
+    /// Of both together.
+    bytes: usize,
+    /// Where the next page begins.
+    pub(super) next: Option<Vec<u8>>,
 }
 
 impl ListQuery {
@@ -76,53 +84,70 @@ impl ListQuery {
         })
     }
 
-    /// Asks the stores.
-    pub(super) async fn perform(&self, tiers: &Tiers) -> Result<Answer, Failure> {
-        let Entries { rows, prefixes, next } =
-            self.entries(tiers).await.map_err(|error| match error.kind() {
-                Kind::Rejected => Failure::new(501, "not_implemented", error.to_string()),
-                _ => Failure::of_read(&error),
-            })?;
-        let next = next.map(|from| json::cursor(&from));
-        let link = next.as_ref().map(|cursor| self.link(cursor));
-        let row = |listed: Listed| {
-            let mut object = Map::new();
-            json::insert_bytes(&mut object, "key", listed.row.key());
-            object.insert("size".to_owned(), listed.value_bytes.into());
-            json::insert_attributes(&mut object, listed.row.attributes(), listed.row.version());
-            if self.with_values {
-                json::insert_bytes(&mut object, "value", listed.row.value());
-            }
-            object
-        };
-        let prefix = |prefix: Vec<u8>| {
-            let mut object = Map::new();
-            json::insert_bytes(&mut object, "prefix", &prefix);
-            object
-        };
-        let mut body = Vec::new();
-        if self.in_lines {
-            rows.into_iter().map(row).for_each(|object| json::push_line(&mut body, object));
-            prefixes.into_iter().map(prefix).for_each(|object| json::push_line(&mut body, object));
-            let end = Map::from_iter([("next".to_owned(), next.map_or(Value::Null, Value::from))]);
-            json::push_line(&mut body, end);
-            return Ok(Answer::Data { content_type: NDJSON, body, link });
-        }
-        let mut page = Map::new();
-        let rows: Vec<Value> = rows.into_iter().map(|listed| row(listed).into()).collect();
-        page.insert("keys".to_owned(), rows.into());
-        if !self.delimiter.is_empty() {
-            let prefixes: Vec<Value> = prefixes.into_iter().map(|bytes| prefix(bytes).into()).collect();
-            page.insert("prefixes".to_owned(), prefixes.into());
-        }
-        page.insert("next".to_owned(), next.map_or(Value::Null, Value::from));
-        json::push_line(&mut body, page);
-        Ok(Answer::Data { content_type: JSON, body, link })
+    pub(super) fn content_type(&self) -> &'static str {
+        if self.in_lines { NDJSON } else { JSON }
     }
 
-    async fn entries(&self, tiers: &Tiers) -> Result<Entries, Error> {
+    /// Asks the stores, and writes what they have. The rows are counted in `reservation`.
+    pub(super) async fn perform<S: Stream>(
+        &self,
+        tiers: &Tiers,
+        reservation: &mut Reservation<&Budget>,
+        out: &mut DataWriter<'_, S>,
+    ) -> Result<Result<(), Failure>, End> {
+        let Entries { rows, prefixes, next, .. } = match self.entries(tiers, reservation).await {
+            Ok(entries) => entries,
+            Err(error) => return Ok(Err(of_list(error))),
+        };
+        let next = next.map(|from| json::cursor(&from));
+        out.link = next.as_ref().map(|cursor| self.link(cursor));
+        let next = next.map_or(Value::Null, Value::from);
+        // Between two entries, and behind the last.
+        let (between, last): (&[u8], &[u8]) = if self.in_lines { (b"\n", b"\n") } else { (b",", b"") };
+        if !self.in_lines {
+            out.push(b"{\"keys\":[").await?;
+        }
+        let mut left = rows.len();
+        for Listed { row, value_bytes } in rows {
+            let mut object = Map::new();
+            json::insert_bytes(&mut object, "key", row.key());
+            object.insert("size".to_owned(), value_bytes.into());
+            json::insert_attributes(&mut object, row.attributes(), row.version());
+            out.push_object(object, self.with_values.then(|| row.value())).await?;
+            left -= 1;
+            out.push(if left > 0 { between } else { last }).await?;
+        }
+        if !self.in_lines {
+            out.push(format!("],\"next\":{next}").as_bytes()).await?;
+            if !self.delimiter.is_empty() {
+                out.push(b",\"prefixes\":[").await?;
+            }
+        }
+        let mut left = prefixes.len();
+        for prefix in prefixes {
+            let mut object = Map::new();
+            json::insert_bytes(&mut object, "prefix", &prefix);
+            out.push_object(object, None).await?;
+            left -= 1;
+            out.push(if left > 0 { between } else { last }).await?;
+        }
+        let end = match () {
+            () if self.in_lines => format!("{{\"next\":{next}}}\n"),
+            () if self.delimiter.is_empty() => "}\n".to_owned(),
+            () => "]}\n".to_owned(),
+        };
+        out.push(end.as_bytes()).await?;
+        Ok(Ok(()))
+    }
+
+    /// The page. Its rows are counted in `reservation`.
+    pub(super) async fn entries(
+        &self,
+        tiers: &Tiers,
+        reservation: &mut Reservation<&Budget>,
+    ) -> Result<Entries, Error> {
         let until = successor(&self.prefix);
-        let mut entries = Entries { rows: Vec::new(), prefixes: Vec::new(), next: Some(self.from.clone()) };
+        let mut entries = Entries { next: Some(self.from.clone()), ..Entries::default() };
         while let Some(from) = entries.next.take() {
             let left = self.limit - entries.rows.len() - entries.prefixes.len();
             if left == 0 {
@@ -131,7 +156,12 @@ impl ListQuery {
             }
             let now = Timestamp::default();
             let listing = Listing { from, until: until.clone(), limit: left, now, expired: false };
-            let Page { rows, next } = tiers.list(&listing, self.with_values).await?;
+            let mut bytes = entries.bytes;
+            let count = |page: &Page| {
+                bytes += page.rows.iter().map(|listed| listed.row.bytes()).sum::<usize>();
+                reservation.raise(bytes).map_err(|_| Error::new(Kind::Overloaded, Full::WHAT))
+            };
+            let Page { rows, next } = tiers.list(&listing, self.with_values, count).await?;
             let is_whole = entries.add(rows, self);
             entries.next = next;
             // What is behind the last prefix comes next: the keys under it are not looked at.
@@ -168,6 +198,7 @@ impl Entries {
     /// Adds rows, those of one prefix together; whether the last of them is a key of its own.
     fn add(&mut self, rows: Vec<Listed>, query: &ListQuery) -> bool {
         if query.delimiter.is_empty() {
+            self.bytes += rows.iter().map(|listed| listed.row.bytes()).sum::<usize>();
             self.rows.extend(rows);
             return true;
         }
@@ -178,18 +209,30 @@ impl Entries {
             is_key = found.is_none();
             match found.map(|at| &listed.row.key()[..query.prefix.len() + at + query.delimiter.len()]) {
                 Some(common) if self.prefixes.last().is_none_or(|last| last != common) => {
+                    self.bytes += common.len();
                     self.prefixes.push(common.to_vec());
                 }
                 Some(_) => {}
-                None => self.rows.push(listed),
+                None => {
+                    self.bytes += listed.row.bytes();
+                    self.rows.push(listed);
+                }
             }
         }
         is_key
     }
 }
 
+/// A list that could not be made.
+pub(super) fn of_list(error: Error) -> Failure {
+    match error.kind() {
+        Kind::Rejected => Failure::new(501, "not_implemented", error.to_string()),
+        _ => Failure::of_read(&error),
+    }
+}
+
 /// The first key behind all that begin with `prefix`; `None` if there is none.
-fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut next = prefix[..=last].to_vec();
     next[last] += 1;

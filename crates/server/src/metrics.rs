@@ -3,6 +3,7 @@
 //! Every worker has counters of its own, which are added up when they are read.
 
 use super::busy::Busy;
+use super::compat::S3Credentials;
 use super::compute;
 use super::dashboard;
 use super::faults::Faults;
@@ -50,6 +51,8 @@ pub(super) struct Metrics {
     pub(super) workers: Box<[Arc<WorkerMetrics>]>,
     /// Connections open now.
     pub(super) open_connections: AtomicUsize,
+    /// Connections to which events are told.
+    pub(super) watchers: AtomicUsize,
     /// Of the pool that computes, where there is one.
     compute: Option<Arc<compute::Meters>>,
     started: Instant,
@@ -87,6 +90,7 @@ impl Metrics {
         Metrics {
             workers: (0..workers).map(|_| Arc::default()).collect(),
             open_connections: AtomicUsize::new(0),
+            watchers: AtomicUsize::new(0),
             compute,
             started: Instant::now(),
         }
@@ -114,6 +118,7 @@ fn collect(worker: &Worker) -> Samples {
     let durations = metrics.workers.iter().map(|worker| &worker.duration);
     page.histogram("weir_http_request_duration_seconds", "", durations, 1e6);
     page.number("weir_http_connections", "", metrics.open_connections.load(Relaxed) as f64);
+    page.number("weir_watchers", "", metrics.watchers.load(Relaxed) as f64);
     page.number("weir_http_connections_limit", "", worker.shared.connections as f64);
     page.number("weir_http_connections_total", "", metrics.sum(|worker| &worker.connections));
     if let Some(Tls(files)) = worker.shared.options.tls.as_deref() {
@@ -121,9 +126,16 @@ fn collect(worker: &Worker) -> Samples {
             let count: u64 = metrics.workers.iter().map(|worker| worker.handshakes[index].get()).sum();
             page.number("weir_tls_handshakes_total", &format!("result=\"{result}\""), count as f64);
         }
+        if let Some(end) = files.current().end {
+            let since = end.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            page.number("weir_tls_certificate_expiry_timestamp_seconds", "", since.as_secs_f64());
+        }
         reloads(&mut page, files);
     }
     if let Some(Tokens(files)) = worker.shared.options.tokens.as_deref() {
+        reloads(&mut page, files);
+    }
+    if let Some(S3Credentials(files)) = worker.shared.options.s3_credentials.as_deref() {
         reloads(&mut page, files);
     }
     page.number("weir_workers", "", metrics.workers.len() as f64);
@@ -228,6 +240,7 @@ fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64, shows_reasons: 
     }
     page.number("weir_store_leases_total", "", store.leases.get() as f64);
     page.number("weir_store_expired_total", "", store.expired.get() as f64);
+    page.number("weir_store_event_log_bytes", "", tiered.store().event_status().stored_bytes as f64);
     let epoch = tiered.store().status().epoch();
     page.number("weir_store_up", "", f64::from(epoch.is_ok()));
     if let Ok(epoch) = epoch {
@@ -269,20 +282,33 @@ pub(super) struct Page {
     pub(super) show: fn(&Worker) -> Answer,
     /// What somebody without a token gets, where others need one. `None`: the page needs one, and the verb `admin`.
     pub(super) public: Option<fn(&Worker) -> Answer>,
+    /// Whether it is also where values are, if pages have addresses of their own.
+    pub(super) is_everywhere: bool,
 }
 
 pub(super) const PAGES: &[Page] = &[
-    Page { path: proto::HEALTHZ, show: alive, public: Some(alive) },
-    Page { path: proto::READYZ, show: readiness, public: Some(brief_readiness) },
+    Page { path: proto::HEALTHZ, show: alive, public: Some(alive), is_everywhere: true },
+    Page { path: proto::READYZ, show: readiness, public: Some(brief_readiness), is_everywhere: true },
     Page {
         path: proto::METRICS,
         show: |worker| Answer::page(200, "text/plain; version=0.0.4", collect(worker).prometheus()),
         public: None,
+        is_everywhere: false,
     },
-    Page { path: proto::STATS, show: |worker| Answer::page(200, JSON, collect(worker).json()), public: None },
-    Page { path: "/openapi.json", show: openapi, public: Some(openapi) },
-    Page { path: proto::DASHBOARD, show: |_| Answer::page(200, HTML, dashboard::page()), public: None },
+    Page {
+        path: proto::STATS,
+        show: |worker| Answer::page(200, JSON, collect(worker).json()),
+        public: None,
+        is_everywhere: false,
+    },
+    Page { path: "/openapi.json", show: openapi, public: Some(openapi), is_everywhere: true },
+    // It has no figures: it asks for a token, and with that for /stats. A browser sends none for a page.
+    Page { path: proto::DASHBOARD, show: show_dashboard, public: Some(show_dashboard), is_everywhere: false },
 ];
+
+fn show_dashboard(_: &Worker) -> Answer {
+    Answer::page(200, HTML, dashboard::page())
+}
 
 fn alive(_: &Worker) -> Answer {
     Answer::page(200, TEXT, "alive\n")
@@ -340,8 +366,13 @@ const HELP: &[(&str, &str)] = &[
     ("weir_http_requests_total", "Requests answered."),
     ("weir_http_request_duration_seconds", "From head to answer."),
     ("weir_http_connections", "Connections open."),
+    ("weir_watchers", "Connections to which events are told."),
     ("weir_http_connections_limit", "Most connections."),
     ("weir_http_connections_total", "Connections accepted."),
+    (
+        "weir_tls_certificate_expiry_timestamp_seconds",
+        "When the first of the server's certificates ends, in seconds since 1970.",
+    ),
     ("weir_tls_handshakes_total", "TLS handshakes, by result."),
     ("weir_reloads_total", "Times that files were read again and are in use since."),
     ("weir_reload_failed", "Whether files changed and cannot be used; what was read before stays in use."),
@@ -375,6 +406,7 @@ const HELP: &[(&str, &str)] = &[
     ("weir_lock_busy_seconds_total", "Time in which a write held the lock."),
     ("weir_lock_queue_seconds_total", "Time that writes waited for the lock."),
     ("weir_store_leases_total", "Times the server took ownership of the store."),
+    ("weir_store_event_log_bytes", "Bytes of the events that the store keeps."),
     ("weir_store_expired_total", "Rows that had expired and were removed from the store."),
     ("weir_store_up", "Whether the server owns the store."),
     ("weir_store_epoch", "The number of the lease, while the server owns the store."),

@@ -2,15 +2,22 @@
 //!
 //! What was read last and made sense stays in use until something else does: a file that is half written changes nothing.
 
+use super::Options;
 use kv::Error;
 use parking_lot::{Mutex, RwLock};
 use std::fmt::{self, Debug};
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// Time between two looks at files that may change.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What was read from files.
 pub(super) struct Reloadable<T> {
@@ -105,6 +112,29 @@ impl<T> Debug for Reloadable<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Reloadable").field("files", &self.files).finish_non_exhaustive()
     }
+}
+
+/// Reads the files of `options` again from time to time, and when asked to, until the sender is dropped.
+pub(super) fn start(options: &Options) -> io::Result<mpsc::Sender<()>> {
+    let (ask, asked) = mpsc::channel();
+    if !options.has_files() {
+        return Ok(ask);
+    }
+    let Options { tls, tokens, s3_credentials, .. } = options.clone();
+    let thread = std::thread::Builder::new().name("weir-reload".to_owned());
+    thread.spawn(move || {
+        loop {
+            let is_asked_for = match asked.recv_timeout(RELOAD_INTERVAL) {
+                Ok(()) => true,
+                Err(RecvTimeoutError::Timeout) => false,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            tls.iter().for_each(|tls| tls.0.refresh(is_asked_for));
+            tokens.iter().for_each(|tokens| tokens.0.refresh(is_asked_for));
+            s3_credentials.iter().for_each(|credentials| credentials.0.refresh(is_asked_for));
+        }
+    })?;
+    Ok(ask)
 }
 
 /// Of every file that can be looked at.

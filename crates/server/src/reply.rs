@@ -116,12 +116,8 @@ pub(super) enum Answer {
         content_type: &'static str,
         text: Cow<'static, str>,
     },
-    /// Made of what is stored. `link` is the path where it goes on.
-    Data {
-        content_type: &'static str,
-        body: Vec<u8>,
-        link: Option<String>,
-    },
+    /// It was made by a [`DataWriter`](super::data::DataWriter).
+    Data,
 }
 
 pub(super) const TEXT: &str = "text/plain";
@@ -283,12 +279,12 @@ pub(super) fn write_without_tls(output: &mut Vec<u8>) {
     output.extend_from_slice(body.as_bytes());
 }
 
-/// Appends the head of an answer that was made of what is stored.
+/// Appends the head of an answer that is made of stored rows. One without a length is in chunks, or ends with the connection.
 pub(super) fn write_data_head(
     output: &mut Vec<u8>,
     request: &Request,
     content_type: &str,
-    body_bytes: usize,
+    length: Option<usize>,
     link: Option<&str>,
 ) {
     let mut writer = start(output, 200, request.persistence())
@@ -298,7 +294,20 @@ pub(super) fn write_data_head(
     if let Some(path) = link {
         writer = writer.field("Link", format!("<{path}>; rel=\"next\"").as_bytes());
     }
-    writer.end_with_length(body_bytes as u64);
+    match length {
+        Some(bytes) => writer.end_with_length(bytes as u64),
+        None if request.is_http10 => writer.end(),
+        None => writer.lines("Transfer-Encoding: chunked\r\n").end(),
+    }
+}
+
+/// Appends the head of a stream of events, which ends with the connection.
+pub(super) fn write_events_head(output: &mut Vec<u8>, request: &Request) {
+    start(output, 200, request.closing())
+        .lines("Content-Type: text/event-stream\r\nCache-Control: no-store\r\n")
+        // nginx would hold events back.
+        .lines("X-Accel-Buffering: no\r\n")
+        .end();
 }
 
 /// Appends the answer to a request that failed; `id` is what the access log calls it.

@@ -4,12 +4,15 @@
 
 use super::error::Failure;
 use super::head::{
-    RangeRequest, ReadCondition, content_encoding, content_type, origin_form, refuse, ttl, wrong_method,
+    RangeRequest, ReadCondition, content_encoding, content_type, origin_form, refuse, ttl, wait, wrong_method,
 };
 use super::list::ListQuery;
 use super::metrics::{self, Page};
 use super::reply::Answer;
-use super::{Worker, lab};
+use super::watch_query::WatchQuery;
+use super::{Worker, idempotency, lab};
+use crate::idempotency::Payload;
+use crate::tiered::WriteTerms;
 use http1::request::{Head, Method};
 use kv::proto;
 use kv::{Key, Precondition, Version};
@@ -21,17 +24,34 @@ pub(super) enum Action<K> {
     Data { key: K, operation: Operation, timing: bool },
     Page(Page),
     List(Box<ListQuery>),
+    Watch(Box<WatchQuery>),
     Batch { is_atomic: bool },
     Lab(lab::Action),
+}
+
+/// What must hold for a write to be made.
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) condition: Precondition,
+    /// `Idempotency-Key`.
+    pub(super) idempotency_key: Option<Box<[u8]>>,
+}
+
+impl Terms {
+    /// The same for the tiers.
+    pub(super) fn of(&self, key: &Key, payload: &Payload<'_>) -> WriteTerms {
+        let id = self.idempotency_key.as_ref().map(|given| idempotency::of(given, key.as_bytes(), payload));
+        WriteTerms { condition: self.condition.clone(), idempotency: id }
+    }
 }
 
 /// What is done with the value of a key.
 #[derive(Debug)]
 pub(super) enum Operation {
     Get(ReadCondition),
-    Put { content_type: String, content_encoding: String, ttl: Option<Duration>, condition: Precondition },
-    Touch { ttl: Duration, condition: Precondition },
-    Delete { condition: Precondition },
+    Put { content_type: String, content_encoding: String, ttl: Option<Duration>, terms: Terms },
+    Touch { ttl: Duration, terms: Terms },
+    Delete { terms: Terms },
 }
 
 impl Action<&[u8]> {
@@ -43,6 +63,7 @@ impl Action<&[u8]> {
                 Action::Data { key, operation, timing }
             }
             Action::List(query) => Action::List(query),
+            Action::Watch(query) => Action::Watch(query),
             Action::Batch { is_atomic } => Action::Batch { is_atomic },
             Action::Lab(action) => Action::Lab(action),
             Action::Page(page) => Action::Page(page),
@@ -52,7 +73,7 @@ impl Action<&[u8]> {
     /// Whether it is a request for values or computations, not one about the server.
     pub(super) fn is_work(&self) -> bool {
         match self {
-            Action::Data { .. } | Action::List(_) | Action::Batch { .. } => true,
+            Action::Data { .. } | Action::List(_) | Action::Watch(_) | Action::Batch { .. } => true,
             Action::Lab(action) => action.is_work(),
             Action::Page(_) => false,
         }
@@ -91,7 +112,7 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
     if path == b"*" {
         // The parser lets only OPTIONS ask for the server as a whole (RFC 9110, 9.3.7).
         let show = |_: &Worker| Answer::Made { status: 204, version: None };
-        return Ok(Action::Page(Page { path: "*", show, public: Some(show) }));
+        return Ok(Action::Page(Page { path: "*", show, public: Some(show), is_everywhere: true }));
     }
     if let Some(page) = metrics::PAGES.iter().find(|page| page.path.as_bytes() == path) {
         return if is_read { Ok(Action::Page(*page)) } else { Err(wrong_method(PAGE_METHODS)) };
@@ -103,7 +124,16 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
             let accept = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("accept"));
             Ok(Action::List(Box::new(ListQuery::of(query, accept.map(|(_, value)| value))?)))
         }
+        b"/watch" if !is_read => Err(wrong_method(PAGE_METHODS)),
+        b"/watch" => {
+            let last = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("last-event-id"));
+            Ok(Action::Watch(Box::new(WatchQuery::of(query, last.map(|(_, value)| value))?)))
+        }
         b"/batch" if head.method != Method::Post => Err(wrong_method("POST")),
+        b"/batch" if head.fields().any(|(name, _)| name.eq_ignore_ascii_case("idempotency-key")) => {
+            let what = "a batch takes no Idempotency-Key; send it with single requests";
+            Err(Failure::new(400, "bad_header", what).not_applied())
+        }
         b"/batch" => match query {
             b"" | b"atomic=false" => Ok(Action::Batch { is_atomic: false }),
             b"atomic=true" => Ok(Action::Batch { is_atomic: true }),
@@ -127,12 +157,14 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
             3 if name.eq_ignore_ascii_case("ttl") => fields.ttl = Some(value),
             5 if name.eq_ignore_ascii_case("x-ttl") => fields.ttl = Some(value),
             5 if name.eq_ignore_ascii_case("range") => fields.range = Some(value),
+            6 if name.eq_ignore_ascii_case("prefer") => fields.wait = fields.wait.or(wait(value)),
             8 if name.eq_ignore_ascii_case("if-match") => fields.if_match.push(value),
             8 if name.eq_ignore_ascii_case("if-range") => fields.if_range = Some(value),
             11 if name.eq_ignore_ascii_case(proto::TIMING) => fields.timing = value == b"1",
             12 if name.eq_ignore_ascii_case("content-type") => fields.content_type = Some(value),
             13 if name.eq_ignore_ascii_case("if-none-match") => fields.if_none_match.push(value),
             13 if name.eq_ignore_ascii_case("content-range") => fields.is_part = true,
+            15 if name.eq_ignore_ascii_case("idempotency-key") => fields.idempotency_key = Some(value),
             16 if name.eq_ignore_ascii_case("content-encoding") => fields.content_encoding.push(value),
             _ => {}
         }
@@ -149,6 +181,7 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
                 }
                 _ => None,
             },
+            wait: fields.wait,
         }),
         // A part taken for the whole would replace what it was meant to complete (RFC 9110, 14.4).
         Method::Put if fields.is_part => {
@@ -156,21 +189,19 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
             return Err(Failure::new(400, "bad_header", what).not_applied());
         }
         Method::Put => {
-            let condition = condition(&fields, true).map_err(bad_precondition)?;
+            let terms = terms(&fields, true, bad_precondition)?;
             Operation::Put {
                 content_type: content_type(fields.content_type)?,
                 content_encoding: content_encoding(&fields.content_encoding)?,
                 ttl: fields.ttl.map(ttl).transpose()?,
-                condition,
+                terms,
             }
         }
         Method::Post if is_touch => {
-            let condition = condition(&fields, false).map_err(bad_precondition)?;
-            Operation::Touch { ttl: ttl(fields.ttl.unwrap_or_default())?, condition }
+            let terms = terms(&fields, false, bad_precondition)?;
+            Operation::Touch { ttl: ttl(fields.ttl.unwrap_or_default())?, terms }
         }
-        Method::Delete => {
-            Operation::Delete { condition: condition(&fields, false).map_err(bad_precondition)? }
-        }
+        Method::Delete => Operation::Delete { terms: terms(&fields, false, bad_precondition)? },
         Method::Post | Method::Options | Method::Other => return Err(wrong_method(DATA_METHODS)),
     };
     Ok(Action::Data { key, operation, timing: fields.timing })
@@ -185,8 +216,19 @@ struct DataFields<'b> {
     ttl: Option<&'b [u8]>,
     range: Option<&'b [u8]>,
     if_range: Option<&'b [u8]>,
+    idempotency_key: Option<&'b [u8]>,
+    wait: Option<Duration>,
     timing: bool,
     is_part: bool,
+}
+
+fn terms(
+    fields: &DataFields<'_>,
+    may_create: bool,
+    bad_precondition: impl Fn(&'static str) -> Failure,
+) -> Result<Terms, Failure> {
+    let condition = condition(fields, may_create).map_err(bad_precondition)?;
+    Ok(Terms { condition, idempotency_key: fields.idempotency_key.map(idempotency::parse).transpose()? })
 }
 
 /// The precondition of a write. What is not understood is refused: ignoring it would make a write that was not meant.
@@ -261,26 +303,42 @@ mod tests {
             Ok(Action::Data { key, operation, .. }) => {
                 let key = key.escape_ascii();
                 match operation {
-                    Operation::Get(ReadCondition { only_if: Precondition::None, unless, range: None }) => {
+                    Operation::Get(ReadCondition { wait: Some(wait), unless, .. }) => {
+                        format!("get {key} {unless:?} for {}s", wait.as_secs())
+                    }
+                    Operation::Get(ReadCondition {
+                        only_if: Precondition::None,
+                        unless,
+                        range: None,
+                        ..
+                    }) => {
                         format!("get {key} {unless:?}")
                     }
-                    Operation::Get(ReadCondition { only_if, unless, range: None }) => {
+                    Operation::Get(ReadCondition { only_if, unless, range: None, .. }) => {
                         format!("get {key} {only_if:?} {unless:?}")
                     }
                     Operation::Get(ReadCondition { range: Some(range), .. }) => {
                         format!("get {key} {:?}", range.bytes(Version(7), 10))
                     }
-                    Operation::Put { condition, content_type, content_encoding, ttl } => {
+                    Operation::Put {
+                        terms: Terms { condition, .. },
+                        content_type,
+                        content_encoding,
+                        ttl,
+                    } => {
                         let ttl = ttl.map_or(String::new(), |ttl| format!(" {}s", ttl.as_secs()));
                         format!("put {key} {condition:?} {content_type}{content_encoding}{ttl}")
                     }
-                    Operation::Touch { ttl, condition } => {
+                    Operation::Touch { ttl, terms: Terms { condition, .. } } => {
                         format!("touch {key} {condition:?} {}s", ttl.as_secs())
                     }
-                    Operation::Delete { condition } => format!("delete {key} {condition:?}"),
+                    Operation::Delete { terms: Terms { condition, .. } } => {
+                        format!("delete {key} {condition:?}")
+                    }
                 }
             }
             Ok(Action::List(query)) => format!("list {}", query.limit),
+            Ok(Action::Watch(query)) => format!("watch {}", query.prefix.escape_ascii()),
             Ok(Action::Batch { is_atomic }) => format!("batch {is_atomic}"),
             Ok(_) => "page".to_owned(),
             Err(failure) => format!("{} {}", failure.status, failure.code),
@@ -311,6 +369,26 @@ mod tests {
         check("POST /kv/a?touch", "", "400 bad_header");
         check("POST /kv/a", "TTL: 5\r\n", "405 method_not_allowed");
         check("PUT /kv/a?touch", "TTL: 5\r\n", "400 bad_query");
+    }
+
+    #[test]
+    fn a_wait_is_a_number_of_seconds_or_none() {
+        for (prefer, expected) in [
+            ("wait=30", "get a None for 30s"),
+            ("respond-async, WAIT = 5", "get a None for 5s"),
+            ("wait=\"5\"", "get a None for 5s"),
+            ("wait=4000", "get a None for 300s"),
+            ("wait=-1", "get a None"),
+            ("return=minimal", "get a None"),
+            ("wait", "get a None"),
+        ] {
+            check("GET /kv/a", &format!("Prefer: {prefer}\r\n"), expected);
+        }
+        check("GET /watch?prefix=a", "Last-Event-ID: 1f\r\n", "watch a");
+        check("GET /watch", "Last-Event-ID: *\r\n", "400 bad_cursor");
+        check("PUT /watch", "", "405 method_not_allowed");
+        check("PUT /kv/a", "Idempotency-Key: \r\n", "400 bad_header");
+        check("PUT /kv/a", &format!("Idempotency-Key: {}\r\n", "k".repeat(256)), "400 bad_header");
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn hash(token: &[u8]) -> Hash {
     hash
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

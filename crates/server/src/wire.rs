@@ -5,7 +5,7 @@
 
 use super::Worker;
 use super::access_log::Bytes;
-use super::budget::{Reservation, UNCOUNTED_BYTES_MAX};
+use super::budget::{Budget, Reservation, UNCOUNTED_BYTES_MAX};
 use super::error::Failure;
 use super::reply::Request;
 use super::timeouts::{ConnectionTimeout, End};
@@ -136,7 +136,7 @@ impl<S: Stream> Wire<S> {
         &mut self,
         request: &Request,
         limit: usize,
-        reservation: &mut Reservation<'_>,
+        reservation: &mut Reservation<&Budget>,
     ) -> Result<Result<Vec<u8>, Failure>, End> {
         let mut decoder = match Decoder::new(request.framing, limit as u64) {
             Ok(decoder) => decoder,
@@ -146,8 +146,8 @@ impl<S: Stream> Wire<S> {
             Framing::Length(bytes) => (bytes as usize, bytes as usize),
             Framing::Chunked | Framing::UntilClose => (0, limit),
         };
-        if let Err(failure) = reservation.raise(announced) {
-            return Ok(Err(failure.not_applied()));
+        if let Err(full) = reservation.raise(announced) {
+            return Ok(Err(Failure::from(full).not_applied()));
         }
         let mut body = Vec::new();
         if request.expects_continue && !decoder.is_done() && self.input.is_empty() {
@@ -168,8 +168,8 @@ impl<S: Stream> Wire<S> {
                 // At once for a small body.
                 let capacity =
                     needed.max(2 * body.capacity()).max(announced.min(UNCOUNTED_BYTES_MAX)).min(most);
-                if let Err(failure) = reservation.raise(capacity) {
-                    return Ok(Err(failure.not_applied()));
+                if let Err(full) = reservation.raise(capacity) {
+                    return Ok(Err(Failure::from(full).not_applied()));
                 }
                 body.reserve_exact(capacity - body.len());
             }
@@ -237,6 +237,18 @@ impl<S: Stream> Wire<S> {
         }
     }
 
+    /// Waits until the peer leaves, or `until` then. What it sends meanwhile stays for later.
+    pub(super) async fn until_closed(&mut self, until: Instant) -> End {
+        if self.input.is_empty()
+            && let Err(end) = self.fill(until, true).await
+        {
+            return end;
+        }
+        // There is more to be read: whether the peer is there is seen when something is sent.
+        let rest = std::future::pending::<()>();
+        self.timeout.wait(until, true, rest).await.err().unwrap_or(End::Slow)
+    }
+
     /// Hands the answers to the socket.
     pub(super) async fn flush(&mut self) -> Result<(), End> {
         if self.output.is_empty() {
@@ -256,7 +268,11 @@ impl<S: Stream> Wire<S> {
     }
 
     /// Hands a value to the socket, for which there is a `reservation`.
-    pub(super) async fn send(&mut self, value: &[u8], reservation: &mut Reservation<'_>) -> Result<(), End> {
+    pub(super) async fn send(
+        &mut self,
+        value: &[u8],
+        reservation: &mut Reservation<&Budget>,
+    ) -> Result<(), End> {
         self.written += value.len() as u64;
         send(&mut self.stream, &self.worker, value, reservation).await
     }
@@ -293,7 +309,7 @@ async fn send<S: AsyncWrite + Unpin>(
     stream: &mut S,
     worker: &Worker,
     bytes: &[u8],
-    reservation: &mut Reservation<'_>,
+    reservation: &mut Reservation<&Budget>,
 ) -> Result<(), End> {
     for piece in bytes.chunks(SEND_BYTES) {
         // Most answers fit the socket's buffer: a timer is made only for one that does not.

@@ -1,8 +1,8 @@
-//! Compatibility APIs: the HTTP interfaces of four other systems over the same tiers, so that their load generators run against weir.
+//! Compatibility APIs: the HTTP interfaces of other systems over the same tiers, so that their clients run against weir.
 //!
-//! Each API is one file with one function, from a request to its reply. All four systems use the same C++ library (cpp-httplib), so
-//! heads, limits of forms and the life of a connection are shared, in `connection` and `reply`; what the functions may ask of the
-//! tiers is in `call`. The plain interface knows nothing of this.
+//! `s3` is a folder with a connection of its own. Each other API is one file with one function, from a request to its reply. These
+//! four systems use the same C++ library (cpp-httplib), so heads, limits of forms and the life of a connection are shared, in
+//! `connection` and `reply`; what the functions may ask of the tiers is in `call`. The plain interface knows nothing of this.
 
 mod call;
 mod connection;
@@ -11,18 +11,28 @@ mod put_kv;
 mod reply;
 mod root;
 mod rpc;
+mod s3;
 mod statistics;
 
-pub(super) use connection::Connection;
-pub(super) use reply::refuse_connection;
+pub use s3::S3Credentials;
+pub(super) use s3::S3State;
+#[cfg(feature = "test-support")]
+pub use s3::fuzz;
 
+use crate::Worker;
+use crate::error::Failure;
 use crate::hosts::Hosts;
 use crate::listen::Listen;
+use crate::reply::Persistence;
+use crate::tls::Tls;
+use crate::wire::Stream;
 use call::Call;
 use parking_lot::Mutex;
 use reply::Reply;
 use statistics::{Counts, HashCache};
 use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// A compatibility API by name.
 #[derive(Debug)]
@@ -37,6 +47,8 @@ pub struct CompatApi {
     pub(super) computes: bool,
     /// Whether it has a route that clears the store.
     pub clears: bool,
+    /// Whether it knows who asks, and speaks TLS.
+    pub is_s3: bool,
     handle: fn(Call) -> Pin<Box<dyn Future<Output = Handled>>>,
 }
 
@@ -50,6 +62,7 @@ const USUAL: CompatApi = CompatApi {
     failure_closes: true,
     computes: false,
     clears: false,
+    is_s3: false,
     handle: |_| Box::pin(async { Err(Reply::empty(404)) }),
 };
 
@@ -71,6 +84,7 @@ pub const COMPAT_APIS: &[CompatApi] = &[
         ..USUAL
     },
     CompatApi { name: "rpc", computes: true, handle: |call| Box::pin(rpc::handle(call)), ..USUAL },
+    CompatApi { name: "s3", is_s3: true, ..USUAL },
 ];
 
 /// The API called `name`.
@@ -96,6 +110,8 @@ pub(super) struct CompatState {
     hosts: Option<Hosts>,
     /// Most rows the cache may hold, for the API that reports it.
     cache_entries_max: usize,
+    /// Where it is `s3`.
+    s3: Option<Arc<S3State>>,
 }
 
 impl CompatState {
@@ -103,7 +119,32 @@ impl CompatState {
         api: &'static CompatApi,
         cache_entries_max: usize,
         hosts: Option<Hosts>,
+        s3: Option<Arc<S3State>>,
     ) -> CompatState {
-        CompatState { api, counts: Mutex::default(), hashes: Mutex::default(), hosts, cache_entries_max }
+        CompatState { api, counts: Mutex::default(), hashes: Mutex::default(), hosts, cache_entries_max, s3 }
+    }
+
+    /// What it speaks, if not plain HTTP.
+    pub(super) fn tls(&self) -> Option<&Arc<Tls>> {
+        self.s3.as_ref()?.tls.as_ref()
+    }
+
+    /// The answer to a connection too many.
+    pub(super) fn refuse_connection(&self, output: &mut Vec<u8>) {
+        if self.s3.is_some() {
+            let failure =
+                Failure::new(503, "too_many_connections", "too many connections are open").not_applied();
+            s3::write_failure(output, &failure, Persistence::CLOSE, false, None);
+        } else {
+            reply::refuse_connection(output);
+        }
+    }
+}
+
+/// Serves a connection.
+pub(super) async fn serve(stream: impl Stream, worker: Rc<Worker>, state: Arc<CompatState>) {
+    match state.s3.clone() {
+        Some(s3) => s3::Connection::new(stream, worker, state, s3).run().await,
+        None => connection::Connection::new(stream, worker, state).run().await,
     }
 }

@@ -4,28 +4,34 @@
 //! already wait get its result, later ones do not, and the result does not enter the cache.
 
 use super::Read;
+use crate::budget::{Budget, Reservation};
 use kv::Key;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::{Batching, Error, Receiver, Sender, channel};
 
+/// What is on its way to a request, and the memory that is reserved for it meanwhile.
+pub(super) type Counted<T> = (T, RowReservation);
+pub(super) type CountedRead = Counted<Result<Read, Error>>;
+pub(super) type RowReservation = Option<Arc<Reservation<Arc<Budget>>>>;
+
 /// A read of the store in flight.
 pub(super) struct Flight {
-    waiting: Mutex<Vec<Sender<Result<Read, Error>>>>,
+    waiting: Mutex<Vec<Sender<CountedRead>>>,
     generation: u64,
 }
 
 impl Flight {
     /// Answers all requests that wait.
-    pub(super) fn answer(&self, result: &Result<Read, Error>) {
+    pub(super) fn answer(&self, result: &CountedRead) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         for sender in waiting {
             sender.send(result.clone());
         }
     }
 
-    fn wait(&self) -> Receiver<Result<Read, Error>> {
+    fn wait(&self) -> Receiver<CountedRead> {
         let (sender, receiver) = channel();
         self.waiting.lock().push(sender);
         receiver
@@ -71,7 +77,7 @@ impl Flights {
     }
 
     /// Waits for the flight of `key`, if there is one to join.
-    pub(super) fn join(&self, key: &Key) -> Option<Receiver<Result<Read, Error>>> {
+    pub(super) fn join(&self, key: &Key) -> Option<Receiver<CountedRead>> {
         Some(self.keys.get(key)?.flight.as_ref()?.wait())
     }
 
@@ -81,7 +87,7 @@ impl Flights {
     }
 
     /// Starts a flight that others may join.
-    pub(super) fn start(&mut self, key: &Key) -> (Arc<Flight>, Receiver<Result<Read, Error>>) {
+    pub(super) fn start(&mut self, key: &Key) -> (Arc<Flight>, Receiver<CountedRead>) {
         let flight = Arc::new(Flight { waiting: Mutex::default(), generation: self.generation });
         let receiver = flight.wait();
         self.keys.entry(key.clone()).or_default().flight = Some(Arc::clone(&flight));

@@ -15,16 +15,17 @@ pub use replica::Replica;
 pub use shards::{Shard, Tiers};
 pub use store::{Error, Flush, Kind, LastError, Meters, SHARDS_MAX, Status, WorkerMeters, Workers};
 
+use crate::budget::{Budget, Full, Reservation, UNCOUNTED_BYTES_MAX};
 use cache::{Cache, Place};
-use flight::{Flight, Flights};
+use flight::{Counted, Flight, Flights, RowReservation};
 use kv::counters::Counter;
 use kv::{Attributes, Clock, Key, Precondition, Row, Timestamp, Version};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::{
-    AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Config, Intent, Listing, Observer, Page, Receiver,
-    Reply, Store, WriteRequest, Written, channel,
+    AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Config, Idempotency, Intent, Listing, Observer,
+    Page, Receiver, Reply, Store, WriteRequest, Written, channel,
 };
 
 /// The cache and the store behind it.
@@ -39,6 +40,8 @@ struct Tier {
     cache: Cache,
     /// One for each shard of the cache, whose lock is only ever taken under this one's.
     flights: Box<[Mutex<Flights>]>,
+    /// Where rows are counted on their way from the store to the requests.
+    budget: OnceLock<Arc<Budget>>,
     meters: TierMeters,
 }
 
@@ -75,10 +78,27 @@ pub enum Served {
 /// Why a write was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteError {
+    /// Another request was made before with its `Idempotency-Key`.
+    OtherRequest,
     /// Its precondition did not hold; the key's version then.
     ConditionFailed(Option<Version>),
     /// The store failed; the kind says whether the write happened.
     Store(Error),
+}
+
+/// What must hold for a write to be made. Made of a precondition alone, it may be made twice if it is sent twice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteTerms {
+    /// What must hold of the key just before.
+    pub condition: Precondition,
+    /// What it is known by if it comes again.
+    pub idempotency: Option<Idempotency>,
+}
+
+impl From<Precondition> for WriteTerms {
+    fn from(condition: Precondition) -> WriteTerms {
+        WriteTerms { condition, idempotency: None }
+    }
 }
 
 /// A read that was served.
@@ -112,7 +132,7 @@ impl Tiered {
         deadline: Duration,
     ) -> Result<Tiered, Error> {
         let flights = (0..cache.shard_count()).map(|_| Mutex::new(Flights::new(config.batching))).collect();
-        let tier = Arc::new(Tier { cache, flights, meters: TierMeters::default() });
+        let tier = Arc::new(Tier { cache, flights, budget: OnceLock::new(), meters: TierMeters::default() });
         let batcher = Batcher::start(store, config, Arc::clone(&tier) as Arc<dyn Observer>)?;
         Ok(Tiered { tier, batcher, deadline })
     }
@@ -163,12 +183,12 @@ impl Tiered {
         self.tier.meters.misses.add(1);
         let Some(flight) = flight else {
             self.tier.meters.collapsed.add(1);
-            return self.answer(receiver).await?.map(|read| Read { served: Served::Collapsed, ..read });
+            return self.answer(receiver).await?.0.map(|read| Read { served: Served::Collapsed, ..read });
         };
         let (tier, key_read) = (Arc::clone(&self.tier), key.clone());
         let complete = move |result, queued| tier.complete(place, &key_read, &flight, result, queued);
         self.batcher.read(key.clone(), Reply::new(complete));
-        self.answer(receiver).await?
+        self.answer(receiver).await?.0
     }
 
     /// Creates or replaces a row.
@@ -177,17 +197,17 @@ impl Tiered {
         key: &Key,
         attributes: impl Into<Attributes<'_>>,
         value: Vec<u8>,
-        condition: Precondition,
+        terms: impl Into<WriteTerms>,
     ) -> Result<Made, WriteError> {
         let row = Row::with(key, attributes.into(), &value, Version::default());
         // Packed in the row now; large values are not held twice while the store works.
         drop(value);
-        self.write(key, Intent::Put(row), condition, Fill::IfAllowed).await
+        self.write(key, Intent::Put(row), terms.into(), Fill::IfAllowed).await
     }
 
     /// Removes a row; removing an absent one succeeds.
-    pub async fn delete(&self, key: &Key, condition: Precondition) -> Result<Made, WriteError> {
-        self.write(key, Intent::Delete, condition, Fill::IfAllowed).await
+    pub async fn delete(&self, key: &Key, terms: impl Into<WriteTerms>) -> Result<Made, WriteError> {
+        self.write(key, Intent::Delete, terms.into(), Fill::IfAllowed).await
     }
 
     /// Gives a row another end, and leaves its value and version. The condition fails if it is absent.
@@ -195,9 +215,9 @@ impl Tiered {
         &self,
         key: &Key,
         expires: Timestamp,
-        condition: Precondition,
+        terms: impl Into<WriteTerms>,
     ) -> Result<Made, WriteError> {
-        self.write(key, Intent::Touch(Some(expires)), condition, Fill::IfAllowed).await
+        self.write(key, Intent::Touch(Some(expires)), terms.into(), Fill::IfAllowed).await
     }
 
     /// Performs all `operations` in one commit, or none.
@@ -212,38 +232,44 @@ impl Tiered {
             .collect();
         let (sender, receiver) = channel();
         let tier = Arc::clone(&self.tier);
-        let reply = Reply::new(move |outcome: Result<AtomicOutcome, Error>, _| {
+        let reply = Reply::new(move |mut outcome: Result<AtomicOutcome, Error>, _| {
             for (index, (place, key, generation)) in
                 written.iter().enumerate().filter_map(|(index, written)| Some((index, written.as_ref()?)))
             {
                 let result = match &outcome {
                     Ok(AtomicOutcome::Applied(answers)) => match &answers[index] {
                         AtomicAnswer::Written(written) => Ok(written.clone()),
-                        AtomicAnswer::Read(_) => Ok(Written::ConditionFailed(None)),
+                        _ => Ok(Written::ConditionFailed(None)),
                     },
                     Ok(AtomicOutcome::ConditionFailed(..)) => Ok(Written::ConditionFailed(None)),
                     Err(error) => Err(error.clone()),
                 };
                 tier.end_write(*place, key, *generation, &result, Fill::IfAllowed);
             }
-            sender.send(outcome);
+            let counted = tier.count_answers(&mut outcome);
+            sender.send((outcome, counted));
         });
         self.batcher.write_atomically(operations, reply);
-        self.answer(receiver).await?
+        self.answer(receiver).await?.0
     }
 
     /// A part of a list, as the store has it.
     pub async fn list(&self, listing: Listing, with_values: bool) -> Result<Page, Error> {
         let (sender, receiver) = channel();
-        self.batcher.list(listing, with_values, Reply::new(move |page, _| sender.send(page)));
-        self.answer(receiver).await?
+        let tier = Arc::clone(&self.tier);
+        let reply = Reply::new(move |page: Result<Page, Error>, _| {
+            let bytes = |page: &Page| page.rows.iter().map(|listed| listed.row.bytes()).sum();
+            sender.send(tier.count(page, bytes));
+        });
+        self.batcher.list(listing, with_values, reply);
+        self.answer(receiver).await?.0
     }
 
     /// Creates or replaces a row in the store, and leaves the key out of the cache.
     pub async fn preload(&self, key: &Key, content_type: &str, value: Vec<u8>) -> Result<Made, WriteError> {
         let row = Row::new(key, content_type, &value, Version::default());
         drop(value);
-        self.write(key, Intent::Put(row), Precondition::None, Fill::Never).await
+        self.write(key, Intent::Put(row), WriteTerms::default(), Fill::Never).await
     }
 
     /// Removes every row. Writes under way at the same time may come before or after it.
@@ -262,7 +288,7 @@ impl Tiered {
         &self,
         key: &Key,
         intent: Intent,
-        condition: Precondition,
+        WriteTerms { condition, idempotency }: WriteTerms,
         fill: Fill,
     ) -> Result<Made, WriteError> {
         let place = self.tier.cache.place(key.as_bytes());
@@ -273,10 +299,11 @@ impl Tiered {
             tier.end_write(place, &key_written, generation, &result, fill);
             sender.send(result.map(|written| (written, queued)));
         });
-        self.batcher.write(WriteRequest { key: key.clone(), intent, condition, reply });
+        self.batcher.write(WriteRequest { key: key.clone(), intent, condition, idempotency, reply });
         match self.answer(receiver).await.and_then(|result| result).map_err(WriteError::Store)? {
             (Written::Applied { version, existed, .. }, queued) => Ok(Made { queued, version, existed }),
             (Written::ConditionFailed(current), _) => Err(WriteError::ConditionFailed(current)),
+            (Written::OtherRequest, _) => Err(WriteError::OtherRequest),
         }
     }
 
@@ -343,7 +370,43 @@ impl Tier {
                 _ => false,
             }
         };
-        flight.answer(&result.map(|row| Read { row, served: Served::Miss { stored }, queued }));
+        let read = result.map(|row| Read { row, served: Served::Miss { stored }, queued });
+        flight.answer(&self.count(read, |read| read.row.as_ref().map_or(0, |row| row.value().len())));
+    }
+
+    /// Reserves memory for rows of so many bytes until the request has them. Without room they are dropped.
+    fn count<T>(
+        &self,
+        result: Result<T, Error>,
+        bytes: impl FnOnce(&T) -> usize,
+    ) -> Counted<Result<T, Error>> {
+        match result.as_ref().map(|found| self.reserve(bytes(found))) {
+            Ok(Ok(reservation)) => (result, reservation),
+            Ok(Err(Full)) => (Err(Error::new(Kind::Overloaded, Full::WHAT)), None),
+            Err(_) => (result, None),
+        }
+    }
+
+    /// The same for the rows that an atomic batch read. What it wrote is answered anyway.
+    fn count_answers(&self, outcome: &mut Result<AtomicOutcome, Error>) -> RowReservation {
+        let Ok(AtomicOutcome::Applied(answers)) = outcome else { return None };
+        let bytes = answers.iter().map(|answer| match answer {
+            AtomicAnswer::Read(Some(row)) => row.value().len(),
+            _ => 0,
+        });
+        let reserved = self.reserve(bytes.sum());
+        if reserved.is_err() {
+            for answer in answers.iter_mut().filter(|answer| matches!(answer, AtomicAnswer::Read(Some(_)))) {
+                *answer = AtomicAnswer::Dropped;
+            }
+        }
+        reserved.ok().flatten()
+    }
+
+    /// Small rows are not counted.
+    fn reserve(&self, bytes: usize) -> Result<RowReservation, Full> {
+        let budget = self.budget.get().filter(|_| bytes > UNCOUNTED_BYTES_MAX);
+        budget.map(|budget| Reservation::of(Arc::clone(budget), bytes).map(Arc::new)).transpose()
     }
 
     /// A read that overlapped a write may have seen its commit before the cache was updated. Requests that wait for the read
@@ -394,7 +457,7 @@ impl Tier {
             }
             Ok(Written::Applied { .. }) => drop(self.cache.remove(place, key.as_bytes())),
             Err(_) if unknown_outcome => drop(self.cache.remove(place, key.as_bytes())),
-            Ok(Written::ConditionFailed(_)) | Err(_) => {}
+            Ok(Written::ConditionFailed(_) | Written::OtherRequest) | Err(_) => {}
         }
     }
 }

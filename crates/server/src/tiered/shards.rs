@@ -4,8 +4,10 @@
 //! batch is always of one store, a store that is lost disturbs no other, and the one rule stays what it is. Knows no HTTP.
 
 use super::{CacheCounts, Error, Kind, Read, Replica, Status, Tiered};
+use crate::budget::Budget;
 use cache::Cache;
 use kv::{Key, Row};
+use std::sync::Arc;
 use std::time::Duration;
 use store::{Config, Listed, Listing, Page, Part, Role, SHARDS_MAX, Store, shard_of};
 
@@ -50,6 +52,14 @@ impl Tiers {
         Ok(Tiers { shards, replica: None })
     }
 
+    /// From now on rows that come from the stores are counted in `budget` until the requests have them.
+    pub(crate) fn count_in(&self, budget: &Arc<Budget>) {
+        for tier in &self.shards {
+            // Once only.
+            let _ = tier.tier.budget.set(Arc::clone(budget));
+        }
+    }
+
     /// Which shard holds `key`. With one there is nothing to compute.
     pub fn shard_of(&self, key: &[u8]) -> usize {
         match self.shards.len() {
@@ -91,11 +101,19 @@ impl Tiers {
         replica.read(key).await.or(Err(refused))
     }
 
-    /// A part of a list over all shards, in the order of the keys. Each row is as its store has it when that is asked.
-    pub async fn list(&self, listing: &Listing, with_values: bool) -> Result<Page, Error> {
+    /// A part of a list over all shards, in the order of the keys. Each row is as its store has it when that is asked. `count` is
+    /// called with the page of each shard as soon as that is held, and may refuse it.
+    pub async fn list(
+        &self,
+        listing: &Listing,
+        with_values: bool,
+        mut count: impl FnMut(&Page) -> Result<(), Error>,
+    ) -> Result<Page, Error> {
         let mut pages = Vec::with_capacity(self.shards.len());
         for tier in &self.shards {
-            pages.push(tier.list(listing.clone(), with_values).await?);
+            let page = tier.list(listing.clone(), with_values).await?;
+            count(&page)?;
+            pages.push(page);
         }
         // Behind where one shard's page ends, that shard may have more.
         let mut next = pages.iter().filter_map(|page| page.next.clone()).min();
@@ -144,7 +162,6 @@ mod tests {
     use crate::tiered::Served;
     use cache::{Limits, policy};
     use kv::{Precondition, Version};
-    use std::sync::Arc;
     use store::contract::scripted::{Act, Scripted, Stage, Step};
     use store::replica::Lag;
 

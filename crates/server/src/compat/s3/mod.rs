@@ -1,0 +1,313 @@
+//! `s3`: a subset of the interface of Amazon S3. One bucket, whose keys are weir's.
+//!
+//! A connection of its own, as heads, failures and bodies differ from those of the other APIs; TLS as in the plain interface.
+
+mod answer;
+mod body;
+mod credentials;
+#[cfg(feature = "test-support")]
+pub mod fuzz;
+mod request;
+mod signature;
+mod times;
+
+pub use credentials::S3Credentials;
+
+use crate::Worker;
+use crate::error::Failure;
+use crate::list;
+use crate::reply::Request;
+use crate::tiered::{Served, Tiers, WriteError};
+use crate::timeouts::End;
+use crate::tls::Tls;
+use crate::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
+use answer::Answer;
+use bytes::Buf;
+use http1::request::{self as head, Method};
+use http1::{Framing, Limits, Slots};
+use kv::{Attributes, Key};
+use request::{Asked, Operation};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+use store::Status;
+use times::Times;
+
+pub(super) use answer::write_failure;
+
+/// Above this a value is sent from where it lies instead of being copied behind its head.
+const COPY_BYTES_MAX: usize = 32 << 10;
+
+/// What the workers share of the API.
+pub(crate) struct S3State {
+    credentials: Arc<S3Credentials>,
+    pub(crate) tls: Option<Arc<Tls>>,
+    times: Times,
+    started: SystemTime,
+}
+
+impl S3State {
+    pub(crate) fn new(credentials: Arc<S3Credentials>, tls: Option<Arc<Tls>>, tiers: &Tiers) -> S3State {
+        let started = SystemTime::now();
+        let epochs = tiers.shards.iter().map(|tier| match tier.store().status() {
+            Status::Up(epoch) => epoch,
+            Status::Down(_) | Status::Stopped => 0,
+        });
+        S3State { credentials, tls, times: Times::new(epochs, started), started }
+    }
+}
+
+pub(super) struct Connection<S> {
+    wire: Wire<S>,
+    state: Arc<super::CompatState>,
+    s3: Arc<S3State>,
+}
+
+impl<S: Stream> Connection<S> {
+    pub(super) fn new(
+        stream: S,
+        worker: Rc<Worker>,
+        state: Arc<super::CompatState>,
+        s3: Arc<S3State>,
+    ) -> Connection<S> {
+        let idle = worker.shared.options.idle_timeout;
+        Connection { wire: Wire::new(stream, worker, idle), state, s3 }
+    }
+
+    pub(super) async fn run(mut self) {
+        let failure = match self.serve().await {
+            Err(End::Slow) => Failure::new(408, "too_slow", "the request did not arrive in time"),
+            Err(End::Cut) => {
+                Failure::new(400, "incomplete", "the connection ended in the middle of a request")
+            }
+            Ok(()) | Err(End::Gone | End::Draining) => return,
+        };
+        let request = Request::unparsed(&self.wire.input, self.wire.arrived);
+        self.answer_failure(&request, &failure.not_applied().closing());
+        if self.wire.flush().await.is_ok() {
+            self.wire.linger().await;
+        }
+    }
+
+    async fn serve(&mut self) -> Result<(), End> {
+        loop {
+            let Some((request, asked)) = self.next_request() else {
+                self.wire.flush().await?;
+                self.wire.fill_head().await?;
+                continue;
+            };
+            let keep_alive = match asked {
+                Ok(asked) => self.perform(request, *asked).await?,
+                Err(failure) => self.refuse(&request, failure).await?,
+            };
+            if !keep_alive {
+                self.wire.flush().await?;
+                self.wire.linger().await;
+                return Ok(());
+            }
+            if self.wire.output.len() >= OUTPUT_BYTES_MAX {
+                self.wire.flush().await?;
+            }
+        }
+    }
+
+    /// What the next head asks for, or why that is refused; `None`: there is no whole head yet.
+    fn next_request(&mut self) -> Option<(Request, Result<Box<Asked>, Failure>)> {
+        if self.wire.input.is_empty() {
+            return None;
+        }
+        let mut slots = Slots::default();
+        let head = match head::parse(&self.wire.input, &Limits::USUAL, &mut slots) {
+            Ok(head) => head?,
+            Err(reject) => {
+                let request = Request::unparsed(&self.wire.input, self.wire.arrived);
+                return Some((request, Err(reject.into())));
+            }
+        };
+        let mut request = Request::of(&head, self.wire.arrived);
+        request.keep_alive &= !self.wire.worker.is_draining();
+        request.entry = self.wire.worker.entry(&head, self.wire.bytes());
+        let admitted = self.state.hosts.as_ref().map_or(Ok(()), |hosts| hosts.admit(&head));
+        let table = self.s3.credentials.0.current();
+        let asked = admitted.and_then(|()| request::asked(&head, &table, SystemTime::now()));
+        let head_bytes = head.bytes;
+        self.wire.input.advance(head_bytes);
+        Some((request, asked.map(Box::new)))
+    }
+
+    /// Reads the body, does what is asked and answers; whether the connection goes on.
+    async fn perform(&mut self, mut request: Request, asked: Asked) -> Result<bool, End> {
+        let Asked { operation, payload, checksums } = asked;
+        let worker = Rc::clone(&self.wire.worker);
+        let value_bytes = worker.shared.options.value_bytes;
+        if operation.is_put() && !request.is_framed {
+            let what = "the length of the value is not known; send Content-Length";
+            let failure = Failure::new(411, "MissingContentLength", what).not_applied().closing();
+            return self.refuse(&request, failure).await;
+        }
+        let limit = match (&operation, &payload) {
+            (Operation::Put { .. }, signature::Payload::Chunks { .. }) => body::with_chunks(value_bytes),
+            (Operation::Put { .. }, _) => value_bytes,
+            _ => UNUSED_BODY_BYTES_MAX,
+        };
+        // Until the answer: also while the value waits for the store.
+        let mut reservation = worker.shared.budget.reservation();
+        let body = match self.wire.read_body(&request, limit, &mut reservation).await? {
+            Ok(body) => body,
+            Err(failure) => return self.refuse(&request, failure.closing()).await,
+        };
+        // Earlier answers need not wait for the store.
+        self.wire.flush().await?;
+        let is_write = operation.is_write();
+        let answer = match checksums.open(body, payload, value_bytes) {
+            Ok(value) => self.answer(operation, value).await,
+            Err(failure) => Err(if is_write { failure.not_applied() } else { failure }),
+        };
+        request.keep_alive &= !worker.is_draining();
+        match answer {
+            Ok(answer) => self.send(&request, answer).await,
+            Err(failure) => Ok(self.answer_failure(&request, &failure)),
+        }
+    }
+
+    async fn answer(&self, operation: Operation, value: Vec<u8>) -> Result<Answer, Failure> {
+        let worker = &self.wire.worker;
+        let tiers = &worker.shared.tiers;
+        let bucket = || self.s3.credentials.0.current().bucket.clone();
+        if let Operation::Get { key, .. } | Operation::Put { key, .. } | Operation::Delete { key, .. } =
+            &operation
+        {
+            worker.metrics.prefixes.count(key.as_bytes());
+        }
+        match operation {
+            Operation::ListBuckets => Ok(Answer::Xml(answer::buckets(&bucket(), self.s3.started))),
+            Operation::HeadBucket => Ok(Answer::Empty { status: 200, etag: None }),
+            Operation::Location => Ok(Answer::Xml(answer::location())),
+            Operation::CreateBucket => {
+                let what = "the bucket is there: it is named in the file of credentials";
+                Err(Failure::new(409, "BucketAlreadyOwnedByYou", what).not_applied())
+            }
+            Operation::List(list) => {
+                let mut reservation = worker.shared.budget.reservation();
+                let page = match list.query.limit {
+                    0 => list::Entries::default(),
+                    _ => list.query.entries(tiers, &mut reservation).await.map_err(list::of_list)?,
+                };
+                let now = SystemTime::now();
+                let seen = |key: &[u8], version| self.s3.times.of(tiers.shard_of(key), version, now);
+                answer::list(&bucket(), &list, &page, seen).map(Answer::Xml)
+            }
+            Operation::Get { key, condition } => {
+                let read = match tiers.cached(key.as_bytes(), Clone::clone) {
+                    Some((row, shard)) => {
+                        worker.metrics.hits[shard].add(1);
+                        Some(row)
+                    }
+                    None => {
+                        let read = tiers.get(&key).await.map_err(|error| Failure::of_read(&error))?;
+                        if read.served == Served::Hit {
+                            worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
+                        }
+                        read.row
+                    }
+                };
+                let row = read.ok_or_else(Failure::absent)?;
+                if !condition.admits(row.version()) {
+                    let what = "If-Match does not have the ETag of the value";
+                    return Err(Failure::new(412, "PreconditionFailed", what));
+                }
+                let modified = self.modified(&key, row.version());
+                Ok(Answer::Row { row, condition, modified })
+            }
+            Operation::Put { key, content_type, content_encoding, condition } => {
+                let attributes = Attributes {
+                    content_type: &content_type,
+                    content_encoding: &content_encoding,
+                    expires: None,
+                };
+                let put = tiers.tier_of(&key).put(&key, attributes, value, condition);
+                let made = worker.locked(put).await.map_err(|error| match error {
+                    // Only If-Match fails because of that.
+                    WriteError::ConditionFailed(None) => Failure::absent().not_applied(),
+                    other => Failure::of_write(other),
+                })?;
+                self.modified(&key, made.version);
+                Ok(Answer::Empty { status: 200, etag: Some(made.version) })
+            }
+            Operation::Delete { key, condition } => {
+                let delete = tiers.tier_of(&key).delete(&key, condition);
+                worker.locked(delete).await.map_err(Failure::of_write)?;
+                Ok(Answer::Empty { status: 204, etag: None })
+            }
+        }
+    }
+
+    fn modified(&self, key: &Key, version: kv::Version) -> SystemTime {
+        let shard = self.wire.worker.shared.tiers.shard_of(key.as_bytes());
+        self.s3.times.of(shard, version, SystemTime::now())
+    }
+
+    /// Answers a refused request; whether the connection goes on.
+    async fn refuse(&mut self, request: &Request, failure: Failure) -> Result<bool, End> {
+        let is_read = matches!(request.method, Some(Method::Get | Method::Head));
+        let mut failure = if is_read { failure } else { failure.not_applied() };
+        if !failure.closes {
+            // The body has to go before the next head can be read. A large one is not worth waiting for.
+            let is_small =
+                matches!(request.framing, Framing::Length(bytes) if bytes <= UNUSED_BODY_BYTES_MAX as u64);
+            failure.closes = match request.framing {
+                Framing::Length(0) => false,
+                _ if is_small && !request.expects_continue => {
+                    let worker = Rc::clone(&self.wire.worker);
+                    let mut reservation = worker.shared.budget.reservation();
+                    self.wire.read_body(request, UNUSED_BODY_BYTES_MAX, &mut reservation).await?.is_err()
+                }
+                _ => true,
+            };
+        }
+        Ok(self.answer_failure(request, &failure))
+    }
+
+    fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
+        let keep_alive = request.keep_alive && !failure.closes;
+        let persistence = if keep_alive { request.persistence() } else { request.closing() };
+        let is_head = request.method == Some(Method::Head);
+        let status = write_failure(&mut self.wire.output, failure, persistence, is_head, request.id());
+        self.answered(request, status, Some(failure));
+        keep_alive
+    }
+
+    async fn send(&mut self, request: &Request, answer: Answer) -> Result<bool, End> {
+        let is_head = request.method == Some(Method::Head);
+        let worker = Rc::clone(&self.wire.worker);
+        let head_at = self.wire.output.len();
+        let (status, part) = match answer.write_head(&mut self.wire.output, request) {
+            Ok(written) => written,
+            Err(failure) => return Ok(self.answer_failure(request, &failure)),
+        };
+        let body = &answer.body()[part];
+        if !is_head && body.len() <= COPY_BYTES_MAX {
+            self.wire.output.extend_from_slice(body);
+        } else if !is_head {
+            // The cache may drop the row while the client takes its time.
+            let mut reservation = worker.shared.budget.reservation();
+            if let Err(full) = reservation.raise(answer.body().len()) {
+                self.wire.output.truncate(head_at);
+                return Ok(self.answer_failure(request, &full.into()));
+            }
+            self.wire.flush().await?;
+            self.wire.send(body, &mut reservation).await?;
+        }
+        self.answered(request, status, None);
+        Ok(request.keep_alive)
+    }
+
+    /// Counts and logs an answer.
+    fn answered(&self, request: &Request, status: u16, failure: Option<&Failure>) {
+        let worker = &self.wire.worker;
+        worker.metrics.answered(request.method, status, request.started.elapsed());
+        if let Some(recorder) = &worker.recorder {
+            recorder.record(request.logged(), status, None, failure, self.wire.bytes(), self.wire.client());
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! From a request's head to what it asks of the bucket. What is not understood is refused: no client is to believe that something
+//! was kept, or done, that was not.
+
+use super::body::Checksums;
+use super::credentials::{Credential, Table};
+use super::signature::{self, Payload, Signed};
+use crate::error::Failure;
+use crate::head::{RangeRequest, ReadCondition, content_encoding, content_type, origin_form};
+use crate::json;
+use crate::list::{ListQuery, successor};
+use crate::query::{Params, decode};
+use crate::tokens::Verb;
+use http1::request::{Head, Method};
+use kv::{Key, Precondition, Version};
+use std::borrow::Cow;
+use std::time::SystemTime;
+
+/// Most entries of a page.
+const KEYS_MAX: usize = 1000;
+/// What is behind the version in an ETag. Clients take an ETag with a hyphen for no MD5, and do not compare it with one.
+pub(super) const ETAG_END: &str = "-1";
+
+/// Parameters that every request may have.
+const PARAMETERS_OF_ALL: [&str; 8] = [
+    "x-id",
+    "X-Amz-Algorithm",
+    "X-Amz-Credential",
+    "X-Amz-Date",
+    "X-Amz-Expires",
+    "X-Amz-SignedHeaders",
+    "X-Amz-Signature",
+    "X-Amz-Content-Sha256",
+];
+const PARAMETERS_OF_LISTS: [&str; 9] = [
+    "list-type",
+    "prefix",
+    "delimiter",
+    "continuation-token",
+    "start-after",
+    "marker",
+    "max-keys",
+    "encoding-type",
+    "fetch-owner",
+];
+/// Fields `x-amz-…` that are understood, or change nothing that is kept or done. Some only with one value.
+const FIELDS: [(&str, Option<&str>); 17] = [
+    ("date", None),
+    ("content-sha256", None),
+    ("decoded-content-length", None),
+    ("trailer", None),
+    ("te", None),
+    ("user-agent", None),
+    ("sdk-checksum-algorithm", None),
+    ("checksum-mode", None),
+    ("checksum-crc32", None),
+    ("checksum-crc32c", None),
+    ("checksum-crc64nvme", None),
+    ("checksum-sha1", None),
+    ("checksum-sha256", None),
+    // What s3cmd and rclone note of a file for themselves: without it they go by size and time.
+    ("meta-s3cmd-attrs", None),
+    ("meta-mtime", None),
+    ("acl", Some("private")),
+    ("storage-class", Some("STANDARD")),
+];
+
+/// A signed request.
+pub(super) struct Asked {
+    pub(super) operation: Operation,
+    pub(super) payload: Payload,
+    pub(super) checksums: Checksums,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) enum Operation {
+    ListBuckets,
+    /// What the bucket is called.
+    HeadBucket,
+    Location,
+    CreateBucket,
+    List(Box<S3List>),
+    Get {
+        key: Key,
+        condition: ReadCondition,
+    },
+    Put {
+        key: Key,
+        content_type: String,
+        content_encoding: String,
+        condition: Precondition,
+    },
+    Delete {
+        key: Key,
+        condition: Precondition,
+    },
+}
+
+/// A list, and how its answer is written.
+#[derive(Debug)]
+pub(super) struct S3List {
+    pub(super) query: ListQuery,
+    /// Of version 2; the first one goes on by keys instead of tokens.
+    pub(super) is_v2: bool,
+    pub(super) is_encoded: bool,
+    /// Given back: `marker`, `start-after` and `continuation-token`.
+    pub(super) begins: [Option<Vec<u8>>; 3],
+}
+
+fn not_implemented(what: impl Into<Cow<'static, str>>) -> Failure {
+    Failure::new(501, "NotImplemented", what)
+}
+
+/// What is asked for, if whoever asks may do that.
+pub(super) fn asked(head: &Head<'_, '_>, table: &Table, now: SystemTime) -> Result<Asked, Failure> {
+    let target = origin_form(head.target);
+    let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
+    let path = decode(&target[..path_end], false);
+    let mut params = Params::default();
+    params.add(target.get(path_end + 1..).unwrap_or_default());
+    let Signed { credential, payload } = signature::verify(head, &path, &params, table, now)?;
+    let operation = operation(head, &path, &params, &table.bucket)?;
+    check_fields(head)?;
+    operation.check(&credential)?;
+    Ok(Asked { operation, payload, checksums: Checksums::of(head.fields())? })
+}
+
+/// What is asked for, whoever asks.
+pub(super) fn operation(
+    head: &Head<'_, '_>,
+    path: &[u8],
+    params: &Params,
+    bucket: &str,
+) -> Result<Operation, Failure> {
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let (name, key) = match memchr::memchr(b'/', path) {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (path, &b""[..]),
+    };
+    if name.is_empty() {
+        allow_parameters(params, &[])?;
+        return match head.method {
+            Method::Get => Ok(Operation::ListBuckets),
+            _ => Err(wrong_method()),
+        };
+    }
+    if name != bucket.as_bytes() {
+        if head.method == Method::Put && key.is_empty() {
+            return Err(not_implemented(format!("there is one bucket, {bucket:?}; no other can be made")));
+        }
+        let what = format!("there is one bucket, {bucket:?}; its name is the first part of the path");
+        return Err(Failure::new(404, "NoSuchBucket", what));
+    }
+    if key.is_empty() {
+        return of_bucket(head.method, params);
+    }
+    allow_parameters(params, &[])?;
+    let key =
+        Key::new(key).ok_or_else(|| Failure::new(400, "KeyTooLongError", "a key has up to 1024 bytes"))?;
+    let lists = |name: &str| -> Vec<&[u8]> {
+        let fields = head.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        fields.map(|(_, value)| value).collect()
+    };
+    let (if_match, if_none_match) = (lists("if-match"), lists("if-none-match"));
+    if head.field("if-unmodified-since").is_some() {
+        return Err(not_implemented("If-Unmodified-Since; use If-Match with an ETag"));
+    }
+    match head.method {
+        Method::Get | Method::Head => Ok(Operation::Get {
+            key,
+            condition: ReadCondition {
+                wait: None,
+                only_if: precondition(&if_match).unwrap_or_default(),
+                unless: precondition(&if_none_match),
+                range: head.field("range").and_then(|range| RangeRequest::of(range, None)).map(Box::new),
+            },
+        }),
+        Method::Put => {
+            let condition = match (precondition(&if_match), if_none_match.as_slice()) {
+                (None, []) => Precondition::None,
+                (Some(condition), []) => condition,
+                (None, [b"*"]) => Precondition::Absent,
+                _ => {
+                    let what = "a PUT takes either If-Match, or If-None-Match: *";
+                    return Err(not_implemented(what));
+                }
+            };
+            let encodings = lists("content-encoding");
+            Ok(Operation::Put {
+                key,
+                content_type: content_type(head.field("content-type")).map_err(invalid)?,
+                content_encoding: without_chunks(&content_encoding(&encodings).map_err(invalid)?),
+                condition,
+            })
+        }
+        Method::Delete if if_none_match.is_empty() => {
+            Ok(Operation::Delete { key, condition: precondition(&if_match).unwrap_or_default() })
+        }
+        Method::Delete => Err(not_implemented("a DELETE takes no If-None-Match")),
+        _ => Err(wrong_method()),
+    }
+}
+
+fn of_bucket(method: Method, params: &Params) -> Result<Operation, Failure> {
+    match method {
+        Method::Head => allow_parameters(params, &[]).map(|()| Operation::HeadBucket),
+        Method::Put => allow_parameters(params, &[]).map(|()| Operation::CreateBucket),
+        Method::Get if params.get("location").is_some() => {
+            allow_parameters(params, &["location"]).map(|()| Operation::Location)
+        }
+        Method::Get => {
+            allow_parameters(params, &PARAMETERS_OF_LISTS)?;
+            S3List::of(params).map(|list| Operation::List(Box::new(list)))
+        }
+        Method::Delete => Err(not_implemented("the bucket cannot be deleted; delete its keys")),
+        _ => Err(not_implemented("POST; delete keys one by one")),
+    }
+}
+
+impl S3List {
+    fn of(params: &Params) -> Result<S3List, Failure> {
+        let bad = |what: &'static str| Failure::new(400, "InvalidArgument", what);
+        let is_v2 = match params.get("list-type") {
+            None => false,
+            Some(b"2") => true,
+            Some(_) => return Err(bad("list-type is 2, or not there")),
+        };
+        let is_encoded = match params.get("encoding-type") {
+            None => false,
+            Some(b"url") => true,
+            Some(_) => return Err(bad("encoding-type is url, or not there")),
+        };
+        let limit = match params.get("max-keys") {
+            None => Some(KEYS_MAX),
+            Some(digits) => std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()),
+        };
+        let limit: usize = limit.ok_or_else(|| bad("max-keys is a number"))?;
+        let get = |name| params.get(name).map(<[u8]>::to_vec);
+        let (prefix, delimiter) = (get("prefix").unwrap_or_default(), get("delimiter").unwrap_or_default());
+        let begins = match is_v2 {
+            true => [None, get("start-after"), get("continuation-token")],
+            false => [get("marker").filter(|marker| !marker.is_empty()), None, None],
+        };
+        let from = match &begins {
+            [_, _, Some(token)] => {
+                let from = json::of_cursor(token).filter(|from| from.starts_with(&prefix));
+                from.ok_or_else(|| bad("the continuation-token is not from this list"))?
+            }
+            // Behind all keys that the last prefix stands for.
+            [Some(marker), ..] if !delimiter.is_empty() && marker.ends_with(&delimiter) => {
+                // Behind the last key of all there is nothing.
+                successor(marker).unwrap_or_else(|| [0xff; kv::KEY_BYTES_MAX].to_vec())
+            }
+            [Some(after), ..] | [_, Some(after), _] => [after, &b"\0"[..]].concat(),
+            _ => prefix.clone(),
+        };
+        let from = from.max(prefix.clone());
+        let query = ListQuery {
+            prefix,
+            delimiter,
+            from,
+            limit: limit.min(KEYS_MAX),
+            with_values: false,
+            in_lines: false,
+        };
+        Ok(S3List { query, is_v2, is_encoded, begins })
+    }
+}
+
+impl Operation {
+    /// Whether the holder of the credential may do it.
+    fn check(&self, credential: &Credential) -> Result<(), Failure> {
+        let (verb, name) = match self {
+            Operation::Get { key, .. } => (Verb::Read, key.as_bytes()),
+            Operation::Put { key, .. } | Operation::Delete { key, .. } => (Verb::Write, key.as_bytes()),
+            Operation::List(list) => (Verb::List, list.query.prefix.as_slice()),
+            Operation::ListBuckets
+            | Operation::HeadBucket
+            | Operation::Location
+            | Operation::CreateBucket => return Ok(()),
+        };
+        if !credential.verbs.contains(&verb) {
+            let what = format!("the credential has no verb {:?}", verb.as_str());
+            return Err(Failure::new(403, "AccessDenied", what));
+        }
+        if !name.starts_with(credential.prefix.as_bytes()) {
+            return Err(Failure::new(403, "AccessDenied", "the credential is for keys with another prefix"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_put(&self) -> bool {
+        matches!(self, Operation::Put { .. })
+    }
+
+    pub(super) fn is_write(&self) -> bool {
+        matches!(self, Operation::Put { .. } | Operation::Delete { .. })
+    }
+}
+
+fn allow_parameters(params: &Params, known: &[&str]) -> Result<(), Failure> {
+    let is_known = |name: &[u8]| {
+        PARAMETERS_OF_ALL.iter().chain(known).any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    };
+    match params.iter().find(|(name, _)| !is_known(name)) {
+        Some((name, _)) => {
+            let mut what = format!("the parameter {}", name.escape_ascii());
+            if [&b"uploads"[..], b"uploadId", b"partNumber"].contains(&name) {
+                what.push_str(": values are sent whole; raise the client's threshold for multipart uploads");
+            }
+            Err(not_implemented(what))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses fields that would not be kept.
+pub(super) fn check_fields(head: &Head<'_, '_>) -> Result<(), Failure> {
+    for (name, value) in head.fields() {
+        let lower = name.to_ascii_lowercase();
+        let Some(rest) = lower.strip_prefix("x-amz-") else { continue };
+        let is_known = |(known, only): &(&str, Option<&str>)| {
+            *known == rest && only.is_none_or(|only| only.as_bytes() == value)
+        };
+        if !FIELDS.iter().any(is_known) {
+            let mut what = format!("the header {lower}");
+            if rest.starts_with("meta-") {
+                what.push_str(": no metadata is stored but the content type and encoding");
+            }
+            return Err(not_implemented(what));
+        }
+    }
+    Ok(())
+}
+
+/// What `If-Match` or `If-None-Match` says, if it is there. Tags that this API has not given out match nothing.
+fn precondition(lists: &[&[u8]]) -> Option<Precondition> {
+    match lists {
+        [] => None,
+        [b"*"] => Some(Precondition::Present),
+        lists => {
+            let tags = lists.iter().flat_map(|list| list.split(|byte| *byte == b','));
+            Some(Precondition::VersionIn(tags.filter_map(version).collect()))
+        }
+    }
+}
+
+/// The version of an ETag, whose quotes some clients leave out.
+fn version(tag: &[u8]) -> Option<Version> {
+    let tag = std::str::from_utf8(tag.trim_ascii()).ok()?;
+    let inner = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag);
+    let number = inner.strip_suffix(ETAG_END)?;
+    let version = Version(number.parse().ok()?);
+    (version.to_string() == number).then_some(version)
+}
+
+/// How the value came is not what it is.
+fn without_chunks(encodings: &str) -> String {
+    let stored = encodings.split(", ").filter(|coding| !coding.eq_ignore_ascii_case("aws-chunked"));
+    stored.collect::<Vec<_>>().join(", ")
+}
+
+fn invalid(why: Failure) -> Failure {
+    Failure::new(400, "InvalidArgument", why.detail)
+}
+
+fn wrong_method() -> Failure {
+    Failure::new(405, "MethodNotAllowed", "this resource does not take the method")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http1::{Limits, Slots, request};
+
+    /// What a request of this start line and these fields asks for, or the code of its refusal.
+    fn check(start: &str, fields: &str, expected: &str) {
+        let text = format!("{start} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        let mut slots = Slots::default();
+        let head = request::parse(text.as_bytes(), &Limits::USUAL, &mut slots).unwrap().unwrap();
+        let (path, query) = start
+            .split_once(' ')
+            .unwrap()
+            .1
+            .split_once('?')
+            .unwrap_or((start.split_once(' ').unwrap().1, ""));
+        let mut params = Params::default();
+        params.add(query.as_bytes());
+        let operation = operation(&head, &decode(path.as_bytes(), false), &params, "weir");
+        let got = match operation.and_then(|operation| check_fields(&head).map(|()| operation)) {
+            Ok(Operation::Get { key, condition }) => {
+                format!("get {key:?} {:?} {:?}", condition.only_if, condition.unless)
+            }
+            Ok(Operation::Put { key, content_encoding, condition, .. }) => {
+                format!("put {key:?} {condition:?} {content_encoding}")
+            }
+            Ok(Operation::Delete { key, condition }) => format!("delete {key:?} {condition:?}"),
+            Ok(Operation::List(list)) => {
+                format!(
+                    "list {} from {} limit {}",
+                    list.is_v2,
+                    list.query.from.escape_ascii(),
+                    list.query.limit
+                )
+            }
+            Ok(other) => format!("{other:?}"),
+            Err(failure) => format!("{} {}", failure.status, failure.code),
+        };
+        assert_eq!(got, expected, "{start} {fields}");
+    }
+
+    #[test]
+    fn the_bucket_is_the_first_part_of_the_path() {
+        check("GET /", "", "ListBuckets");
+        check("GET /weir", "", "list false from  limit 1000");
+        check("HEAD /weir/", "", "HeadBucket");
+        check("GET /weir/?location", "", "Location");
+        check("PUT /weir", "", "CreateBucket");
+        check("PUT /other", "", "501 NotImplemented");
+        check("GET /other/a", "", "404 NoSuchBucket");
+        check("GET /weir/a%2Fb//c?x-id=GetObject", "", "get Key(a/b//c) None None");
+        check(&format!("GET /weir/{}", "k".repeat(1025)), "", "400 KeyTooLongError");
+        check("DELETE /weir", "", "501 NotImplemented");
+        check("POST /weir/a", "", "405 MethodNotAllowed");
+    }
+
+    #[test]
+    fn what_would_not_be_kept_or_done_is_refused() {
+        for (start, fields) in [
+            ("POST /weir/a?uploads", ""),
+            ("PUT /weir/a?partNumber=1&uploadId=x", ""),
+            ("GET /weir/a?versionId=1", ""),
+            ("GET /weir/a?response-content-type=x", ""),
+            ("GET /weir?versioning", ""),
+            ("PUT /weir/a", "x-amz-copy-source: /weir/b\r\n"),
+            ("PUT /weir/a", "x-amz-meta-a: b\r\n"),
+            ("PUT /weir/a", "x-amz-acl: public-read\r\n"),
+            ("PUT /weir/a", "x-amz-server-side-encryption: AES256\r\n"),
+            ("PUT /weir/a", "If-None-Match: \"1-1\"\r\n"),
+            ("PUT /weir/a", "If-None-Match: *\r\nIf-Match: \"1-1\"\r\n"),
+            ("GET /weir/a", "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
+        ] {
+            check(start, fields, "501 NotImplemented");
+        }
+        check("PUT /weir/a", "x-amz-acl: private\r\nx-amz-storage-class: STANDARD\r\n", "put Key(a) None ");
+    }
+
+    #[test]
+    fn an_etag_is_a_version_and_a_hyphen() {
+        let one = "VersionIn([Version(8)])";
+        check("PUT /weir/a", "If-Match: \"8-1\"\r\n", &format!("put Key(a) {one} "));
+        check("PUT /weir/a", "If-Match: 8-1\r\n", &format!("put Key(a) {one} "));
+        check("PUT /weir/a", "If-None-Match: *\r\n", "put Key(a) Absent ");
+        check("DELETE /weir/a", "If-Match: *\r\n", "delete Key(a) Present");
+        check(
+            "GET /weir/a",
+            "If-None-Match: \"8-1\", \"8\", \"08-1\"\r\n",
+            &format!("get Key(a) None Some({one})"),
+        );
+        check(
+            "GET /weir/a",
+            "If-Match: \"0cc175b9c0f1b6a831c399e269772661\"\r\n",
+            "get Key(a) VersionIn([]) None",
+        );
+        check("PUT /weir/a", "Content-Encoding: aws-chunked,gzip\r\n", "put Key(a) None gzip");
+        check("PUT /weir/a", "Content-Encoding: aws-chunked\r\n", "put Key(a) None ");
+    }
+
+    #[test]
+    fn a_list_begins_where_the_client_says() {
+        check("GET /weir?list-type=2&prefix=a/&max-keys=7", "", "list true from a/ limit 7");
+        check("GET /weir?list-type=2&start-after=a", "", "list true from a\\x00 limit 1000");
+        check("GET /weir?list-type=2&prefix=b&start-after=a", "", "list true from b limit 1000");
+        check("GET /weir?marker=a&max-keys=2000", "", "list false from a\\x00 limit 1000");
+        check("GET /weir?marker=a/&delimiter=/", "", "list false from a0 limit 1000");
+        let token = json::cursor(b"k/1");
+        check(
+            &format!("GET /weir?list-type=2&continuation-token={token}"),
+            "",
+            "list true from k/1 limit 1000",
+        );
+        for wrong in ["list-type=2&continuation-token=*", "max-keys=x", "encoding-type=b", "list-type=3"] {
+            let start = format!("GET /weir?{wrong}");
+            check(&start, "", "400 InvalidArgument");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! An answer that is made of stored rows. It is sent in chunks while it is made, unless it is short.
+
+use super::reply::{Request, write_data_head};
+use super::timeouts::End;
+use super::wire::{Stream, Wire};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http1::request::Method;
+use serde_json::{Map, Value};
+
+/// What is longer is sent in chunks of this size. A chunk is small enough not to be counted in the memory budget.
+const CHUNK_BYTES: usize = 32 << 10;
+/// So much of a value is made JSON at once. Whole groups of base64.
+const PIECE_BYTES: usize = 3 << 10;
+
+pub(super) struct DataWriter<'c, S> {
+    wire: &'c mut Wire<S>,
+    request: &'c mut Request,
+    content_type: &'static str,
+    /// The path where it goes on.
+    pub(super) link: Option<String>,
+    /// What is not sent yet.
+    unsent: Vec<u8>,
+    /// Whether the head is sent.
+    has_begun: bool,
+}
+
+impl<'c, S: Stream> DataWriter<'c, S> {
+    pub(super) fn new(
+        wire: &'c mut Wire<S>,
+        request: &'c mut Request,
+        content_type: &'static str,
+    ) -> DataWriter<'c, S> {
+        DataWriter { wire, request, content_type, link: None, unsent: Vec::new(), has_begun: false }
+    }
+
+    /// Appends `bytes`, which are few.
+    pub(super) async fn push(&mut self, bytes: &[u8]) -> Result<(), End> {
+        self.unsent.extend_from_slice(bytes);
+        while self.unsent.len() >= CHUNK_BYTES {
+            self.send(CHUNK_BYTES).await?;
+        }
+        Ok(())
+    }
+
+    /// Appends an object of JSON that is not empty. Behind its other members comes a `value`, as in [`insert_bytes`]: it
+    /// may be large, and is made JSON in pieces.
+    ///
+    /// [`insert_bytes`]: super::json::insert_bytes
+    pub(super) async fn push_object(
+        &mut self,
+        object: Map<String, Value>,
+        value: Option<&[u8]>,
+    ) -> Result<(), End> {
+        // Strings and numbers cannot fail to serialize.
+        let _ = serde_json::to_writer(&mut self.unsent, &Value::Object(object));
+        let Some(value) = value else { return self.push(b"").await };
+        debug_assert!(self.unsent.ends_with(b"}"));
+        self.unsent.pop();
+        match std::str::from_utf8(value) {
+            Ok(text) if text.len() <= PIECE_BYTES => {
+                self.unsent.extend_from_slice(b",\"value\":");
+                let _ = serde_json::to_writer(&mut self.unsent, text);
+                self.push(b"}").await
+            }
+            Ok(mut text) => {
+                let mut piece = Vec::with_capacity(2 * PIECE_BYTES);
+                self.push(b",\"value\":\"").await?;
+                while !text.is_empty() {
+                    let (first, behind) = text.split_at(text.floor_char_boundary(PIECE_BYTES));
+                    piece.clear();
+                    let _ = serde_json::to_writer(&mut piece, first);
+                    // Without its quotation marks.
+                    self.push(&piece[1..piece.len() - 1]).await?;
+                    text = behind;
+                }
+                self.push(b"\"}").await
+            }
+            Err(_) => {
+                let mut piece = vec![0; PIECE_BYTES / 3 * 4];
+                self.push(b",\"value_b64\":\"").await?;
+                for bytes in value.chunks(PIECE_BYTES) {
+                    // It has room for as much.
+                    let length = STANDARD.encode_slice(bytes, &mut piece).unwrap_or_default();
+                    self.push(&piece[..length]).await?;
+                }
+                self.push(b"\"}").await
+            }
+        }
+    }
+
+    /// Ends the answer.
+    pub(super) async fn finish(mut self) -> Result<(), End> {
+        if self.has_begun {
+            self.send(self.unsent.len()).await?;
+            if self.is_chunked() {
+                self.wire.output.extend_from_slice(b"0\r\n\r\n");
+            }
+            return Ok(());
+        }
+        self.begin(Some(self.unsent.len()));
+        if self.request.method != Some(Method::Head) {
+            self.wire.output.append(&mut self.unsent);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, length: Option<usize>) {
+        self.has_begun = true;
+        let DataWriter { wire, request, .. } = self;
+        // Without a length only its end ends an answer of HTTP/1.0.
+        request.keep_alive &= !wire.worker.is_draining() && (length.is_some() || !request.is_http10);
+        write_data_head(&mut wire.output, request, self.content_type, length, self.link.as_deref());
+    }
+
+    fn is_chunked(&self) -> bool {
+        !self.request.is_http10 && self.request.method != Some(Method::Head)
+    }
+
+    /// Sends the first `length` bytes of what is unsent.
+    async fn send(&mut self, length: usize) -> Result<(), End> {
+        if !self.has_begun {
+            self.begin(None);
+        }
+        let is_chunked = self.is_chunked() && length > 0;
+        let output = &mut self.wire.output;
+        if is_chunked {
+            output.extend_from_slice(format!("{length:x}\r\n").as_bytes());
+        }
+        if self.request.method != Some(Method::Head) {
+            output.extend_from_slice(&self.unsent[..length]);
+        }
+        if is_chunked {
+            output.extend_from_slice(b"\r\n");
+        }
+        self.unsent.drain(..length);
+        self.wire.flush().await
+    }
+}

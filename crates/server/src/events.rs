@@ -1,0 +1,225 @@
+//! `GET /watch`: events as they happen, as server-sent events (HTML standard, 9.2); and waiting for a key to change.
+
+use super::connection::Connection;
+use super::error::Failure;
+use super::head::ReadCondition;
+use super::json;
+use super::reply::{Request, write_events_head};
+use super::timeouts::End;
+use super::watch_query::{WatchQuery, bad_cursor, push_cursor};
+use super::wire::Stream;
+use crate::tiered::{Error, Read, Tiers};
+use http1::request::Method;
+use kv::Key;
+use std::io::Write;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use store::{Event, EventKind, EventSupport, Next, Position, Watch, Watched};
+use tokio::sync::Notify;
+
+/// A client that hears nothing for longer may take the connection for dead; so may a proxy.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Sends to all clients in a second: many events cost about as much as one. A client that had none for a while has its next at once.
+const SENDS_PER_SEC: u32 = 2000;
+/// Least and most time between two sends to a client.
+const SEND_INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
+/// Sent at once; the rest comes next.
+const SEND_BYTES_MAX: usize = 64 << 10;
+
+/// The watches of all stores, as one.
+struct Watches {
+    watches: Vec<Watch>,
+    /// Where the client is.
+    positions: Vec<Position>,
+    news: Arc<Notify>,
+}
+
+impl Watches {
+    fn new(tiers: &Tiers, WatchQuery { prefix, since }: WatchQuery) -> Result<Watches, Failure> {
+        if tiers.shards.iter().any(|tier| tier.store().event_support() == EventSupport::None) {
+            let what = "this server does not see all writes of its store, so it cannot tell of them; without \
+                        --foreign-writers and with batches it does";
+            return Err(Failure::new(501, "not_implemented", what));
+        }
+        let since = match since {
+            Some(since) if since.len() != tiers.shards.len() => return Err(bad_cursor()),
+            Some(since) => since.into_iter().map(Some).collect(),
+            None => vec![None; tiers.shards.len()],
+        };
+        let news = Arc::new(Notify::new());
+        let prefix: Box<[u8]> = prefix.into();
+        let watch = |(tier, since): (&crate::tiered::Tiered, Option<Position>)| {
+            tier.store().watch(Watched::Prefix(prefix.clone()), since, &news)
+        };
+        let watches: Vec<Watch> = tiers.shards.iter().zip(since).map(watch).collect();
+        let positions = watches.iter().map(Watch::position).collect();
+        Ok(Watches { watches, positions, news })
+    }
+
+    /// Writes down what happened; whether there may be more at once.
+    fn collect(&mut self, text: &mut Vec<u8>) -> bool {
+        let mut has_more = false;
+        for index in 0..self.watches.len() {
+            if text.len() > SEND_BYTES_MAX {
+                return true;
+            }
+            match self.watches[index].try_next() {
+                Some(Next::Events(events)) => {
+                    for event in events {
+                        self.positions[index] = event.position;
+                        push_event(text, &self.positions, &event);
+                    }
+                }
+                Some(Next::Reset(position)) => {
+                    self.positions[index] = position;
+                    push_start(text, "reset", &self.positions);
+                    text.extend_from_slice(b"data: {}\n\n");
+                }
+                None => {}
+            }
+            has_more |= self.watches[index].is_late();
+        }
+        has_more
+    }
+
+    /// Where the client is when nothing happened that it watches.
+    fn heartbeat(&mut self, text: &mut Vec<u8>) {
+        let positions: Vec<Position> = self.watches.iter().map(Watch::position).collect();
+        if positions == self.positions {
+            text.extend_from_slice(b":\n\n");
+        } else {
+            self.positions = positions;
+            push_id(text, &self.positions);
+        }
+    }
+}
+
+/// An id without an event: the client remembers it.
+fn push_id(text: &mut Vec<u8>, positions: &[Position]) {
+    text.extend_from_slice(b"id: ");
+    push_cursor(text, positions);
+    text.extend_from_slice(b"\n\n");
+}
+
+fn push_start(text: &mut Vec<u8>, kind: &str, positions: &[Position]) {
+    text.extend_from_slice(b"event: ");
+    text.extend_from_slice(kind.as_bytes());
+    text.extend_from_slice(b"\nid: ");
+    push_cursor(text, positions);
+    text.push(b'\n');
+}
+
+fn push_event(text: &mut Vec<u8>, positions: &[Position], event: &Event) {
+    push_start(text, event.kind.as_str(), positions);
+    text.extend_from_slice(b"data: {");
+    json::push_bytes(text, "key", &event.key);
+    if event.kind == EventKind::Put {
+        // Memory takes everything.
+        let _ = write!(text, ",\"etag\":\"\\\"{}\\\"\"", event.version);
+    }
+    text.extend_from_slice(b"}\n\n");
+}
+
+impl<S: Stream> Connection<S> {
+    /// Tells of events until the client leaves, does not keep up, or the server ends.
+    pub(super) async fn watch(&mut self, request: &Request, query: WatchQuery) -> Result<bool, End> {
+        let worker = Rc::clone(&self.wire.worker);
+        let mut watches = match Watches::new(&worker.shared.tiers, query) {
+            Ok(watches) => watches,
+            Err(failure) => return Ok(self.answer_failure(request, &failure)),
+        };
+        // What is acknowledged from now on is told.
+        while watches.watches.iter().any(Watch::is_starting) {
+            self.wait(None, Instant::now() + Duration::from_millis(1)).await?;
+        }
+        write_events_head(&mut self.wire.output, request);
+        self.answered(request, 200, None, None);
+        if request.method == Some(Method::Head) {
+            return Ok(false);
+        }
+        let watchers = &worker.shared.metrics.watchers;
+        watchers.fetch_add(1, Relaxed);
+        let ended = self.tell(&mut watches).await;
+        watchers.fetch_sub(1, Relaxed);
+        ended.map(|()| false)
+    }
+
+    async fn tell(&mut self, watches: &mut Watches) -> Result<(), End> {
+        push_id(&mut self.wire.output, &watches.positions);
+        loop {
+            let has_more = watches.collect(&mut self.wire.output);
+            if !self.wire.output.is_empty() {
+                self.wire.flush().await?;
+                let watchers = self.wire.worker.shared.metrics.watchers.load(Relaxed) as u32;
+                let [least, most] = SEND_INTERVALS;
+                let pause = (Duration::from_secs(1) / SENDS_PER_SEC * watchers).clamp(least, most);
+                self.wait(None, Instant::now() + pause).await?;
+            } else if has_more {
+                tokio::task::yield_now().await;
+            } else if !self.wait(Some(&watches.news), Instant::now() + HEARTBEAT).await? {
+                watches.heartbeat(&mut self.wire.output);
+            }
+            if self.wire.worker.is_draining() {
+                return self.wire.flush().await;
+            }
+        }
+    }
+
+    /// The row under `key`. If it is as the client knows it, or absent and the client knows none, a change is waited for. Also for how
+    /// long it was: that is no time that the request took.
+    pub(super) async fn get_changed(
+        &mut self,
+        key: &Key,
+        condition: &ReadCondition,
+        wait: Duration,
+    ) -> Result<(Result<Read, Error>, Duration), End> {
+        let worker = Rc::clone(&self.wire.worker);
+        let tiers = &worker.shared.tiers;
+        let until = Instant::now() + wait;
+        let mut waited = Duration::ZERO;
+        let news = Arc::new(Notify::new());
+        // Before the look: what changes after it is told.
+        let store = tiers.tier_of(key).store();
+        let mut watch = store.watch(Watched::Key(key.as_bytes().into()), None, &news);
+        let can_wait = store.event_support() != EventSupport::None;
+        loop {
+            let read = tiers.get(key).await;
+            let row = read.as_ref().map(|read| read.row.as_ref());
+            let is_known = match (&row, &condition.unless) {
+                (Ok(Some(row)), Some(unless)) => unless.holds(Some(row.version())),
+                (Ok(None), unless) => unless.is_none(),
+                _ => false,
+            };
+            if !is_known || !can_wait || Instant::now() >= until || self.wire.worker.is_draining() {
+                return Ok((read, waited));
+            }
+            let since = Instant::now();
+            self.wait(Some(&news), until).await?;
+            waited += since.elapsed();
+            // What happened is seen in the row.
+            while watch.try_next().is_some() || watch.is_late() {}
+        }
+    }
+
+    /// Waits for `news`, and not longer than `until`; whether there are any. An error: the client has left.
+    async fn wait(&mut self, news: Option<&Notify>, until: Instant) -> Result<bool, End> {
+        let told = async {
+            match news {
+                Some(news) => news.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = told => Ok(true),
+            // Exact to a millisecond, unlike the timeouts of connections.
+            () = tokio::time::sleep_until(until.into()) => Ok(false),
+            end = self.wire.until_closed(until + HEARTBEAT) => match end {
+                // The answer comes first, or the end of the stream.
+                End::Slow | End::Draining => Ok(false),
+                End::Gone | End::Cut => Err(End::Gone),
+            },
+        }
+    }
+}
