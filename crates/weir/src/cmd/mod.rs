@@ -7,7 +7,10 @@
 mod audit;
 #[cfg(feature = "lab")]
 mod compare;
+mod client;
 mod completions;
+mod export;
+mod import;
 #[cfg(feature = "lab")]
 mod lab;
 #[cfg(feature = "lab")]
@@ -15,6 +18,7 @@ mod link;
 mod load;
 mod load_worker;
 mod man;
+mod progress;
 mod replica;
 #[cfg(feature = "lab")]
 mod report;
@@ -52,6 +56,8 @@ enum Command {
     Completions(completions::Args),
     Man(man::Args),
     Token(token::Args),
+    Export(export::Args),
+    Import(import::Args),
     #[cfg(feature = "lab")]
     Report(report::Args),
     #[cfg(feature = "lab")]
@@ -81,6 +87,8 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Completions(args) => completions::run(&args),
             Command::Man(args) => man::run(&args),
             Command::Token(args) => token::run(args),
+            Command::Export(args) => export::run(&args),
+            Command::Import(args) => import::run(&args),
             #[cfg(feature = "lab")]
             Command::Report(args) => report::run(args),
             #[cfg(feature = "lab")]

@@ -1,11 +1,11 @@
-//! `weir store`: checks and repairs an embedded store that no server uses.
+//! `weir store`: copies an embedded store, and checks and repairs one that no server uses.
 
 use super::{counted, say};
 use ::store::{Checked, Damage, Error, Kind, Repaired};
 use kv::units::Size;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Check or repair an embedded store (`file:`) that no server uses.
+/// Copy an embedded store (`file:`), or check or repair one that no server uses.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -18,6 +18,8 @@ enum Action {
     Check(Place),
     /// If it is damaged, copy all that is readable to new files, and move the old ones aside; deletes nothing
     Repair(Place),
+    /// Copy it to a new directory, which is a store, too; a server may go on using it meanwhile
+    Backup(Backup),
 }
 
 #[derive(clap::Args)]
@@ -25,6 +27,16 @@ struct Place {
     /// Its directory, or its URL as for weir serve
     #[arg(value_name = "DIR|URL")]
     store: String,
+}
+
+#[derive(clap::Args)]
+struct Backup {
+    #[command(flatten)]
+    place: Place,
+
+    /// The new directory
+    #[arg(value_name = "DESTINATION")]
+    destination: PathBuf,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
@@ -41,6 +53,11 @@ pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
                     Err(kv::Error::new(what).hint(format_args!("restore a backup, or {hint}")))
                 }
             }
+        }
+        Action::Backup(Backup { place: Place { store }, destination }) => {
+            let copied = ::store::backup(&store, &destination).map_err(|error| failure(&error))?;
+            show(&copied);
+            Ok(())
         }
         Action::Repair(Place { store }) => {
             let repaired = ::store::repair(&store).map_err(|error| failure(&error))?;

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     )]
     pub(super) listen: Vec<Listen>,
 
-    /// Speak HTTPS with the certificate chain in this file (PEM), everywhere but on Unix sockets and in compatibility APIs. The file is
+    /// Speak HTTPS with the certificate chain in this file (PEM), everywhere but on Unix sockets and in compatibility APIs other than s3. The file is
     /// read again when it changes, and on SIGHUP
     #[arg(long, value_name = "FILE", env = "WEIR_TLS_CERT")]
     pub(super) tls_cert: Option<PathBuf>,
@@ -61,10 +61,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
-    /// Also serve the HTTP API of another system at this address; NAME is put-kv, crud, root or rpc (docs/reference.md).
+    /// Also serve the HTTP API of another system at this address; NAME is put-kv, crud, root, rpc or s3 (docs/reference.md).
     /// Repeatable; in WEIR_COMPAT and in the file, write a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
+
+    /// Who may use --compat s3: the bucket's name, and access keys, secret keys and what they allow (docs/reference.md). The file is
+    /// read again when it changes, and on SIGHUP
+    #[arg(long, value_name = "FILE", env = "WEIR_S3_CREDENTIALS")]
+    pub(super) s3_credentials: Option<PathBuf>,
 
     /// Accept requests for this host name, too. With this flag, and always on a loopback address, only requests for localhost, 127.0.0.1,
     /// [::1] and these names are accepted, and from web pages only those of these hosts. Repeatable; in WEIR_HOST and in the file,
@@ -152,6 +157,14 @@ pub(crate) struct Args {
     /// How long a start waits for another server to release the store
     #[arg(long, value_name = "TIME", env = "WEIR_LEASE_WAIT", default_value = "10s")]
     pub(super) lease_wait: Span,
+
+    /// Keep events in the store for this long, so that clients of /watch can go on after a restart [default: not at all]
+    #[arg(long, value_name = "TIME", env = "WEIR_EVENT_LOG", value_parser = positive)]
+    pub(super) event_log: Option<Duration>,
+
+    /// Maximum size of these events; as much is held in memory
+    #[arg(long, value_name = "SIZE", env = "WEIR_EVENT_LOG_BYTES", default_value = "64MiB")]
+    pub(super) event_log_bytes: Size,
 
     /// How long a kept-alive connection may be idle
     #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT", default_value = "75s", value_parser = positive)]

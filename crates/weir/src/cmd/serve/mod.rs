@@ -25,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use store::{self, Batching, Kind, replica};
+use store::{self, Batching, EventSupport, Kind, replica};
 
 /// Without batches, requests in flight are bounded by sessions: as many as servers without batches have connections.
 const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 };
@@ -70,7 +70,7 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     let server = Server::start(plan.options(), sockets, tiers).map_err(taken)?;
     // Before the address is printed: its reader may end the server at once.
     let draining = Arc::new(AtomicBool::new(false));
-    let reads_again = plan.tls.is_some() || plan.tokens.is_some();
+    let reads_again = plan.tls.is_some() || plan.tokens.is_some() || plan.s3_credentials.is_some();
     let mut signals = end_signals(&draining, reads_again || manager.is_there())?;
     if plan.args.until_stdin_ends {
         let signals = signals.handle();
@@ -135,6 +135,11 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
         let mut store = store::open(url)?;
         if args.foreign_writers {
             store.allow_foreign_writers()?;
+        }
+        if args.event_log.is_some() && store.event_support() != EventSupport::Kept {
+            let what = format!("--event-log does not go with the store {}", store::redacted(url));
+            let why = "its rows are in a table that already exists; leave the flag out";
+            return Err(store::Error::new(Kind::Config, format!("{what}: {why}")));
         }
         let best = match args.batching {
             Batching::On => store.workers(),

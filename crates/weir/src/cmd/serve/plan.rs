@@ -6,11 +6,11 @@ use kv::Error;
 use kv::faults::{FaultInjector, FaultSpec};
 use kv::units::Size;
 use server::tiered::SHARDS_MAX;
-use server::{AccessLog, CompatListener, Listen, Options, Tls, Tokens};
+use server::{AccessLog, CompatListener, Listen, Options, S3Credentials, Tls, Tokens};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
-use store::{self, Batching};
+use store::{self, Batching, EventLog};
 
 /// Settings that fit together, and what follows from them.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub(super) struct Plan {
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) access_log: Option<Arc<AccessLog>>,
     pub(super) tokens: Option<Arc<Tokens>>,
+    pub(super) s3_credentials: Option<Arc<S3Credentials>>,
 }
 
 /// The caller's mistake, and what to do about it.
@@ -40,7 +41,8 @@ pub(super) fn plan(mut args: Args) -> Result<Plan, Error> {
     let first =
         |flag, list: &[Listen]| list.iter().find(|at| !at.is_local()).map(|at| format!("{flag} {at}"));
     let own = first("--listen", &args.listen).or_else(|| first("--ops-listen", &args.ops_listen));
-    let compat = remote.first().map(|at| format!("--compat {}={}", at.api.name, at.listen));
+    let shown = |at: &CompatListener| format!("--compat {}={}", at.api.name, at.listen);
+    let compat = remote.first().map(|at| shown(at));
     if let Some(flag) = own.as_ref().or(compat.as_ref()) {
         if lab {
             let hint = "with --lab anybody may clear the store: listen on 127.0.0.1";
@@ -58,16 +60,32 @@ pub(super) fn plan(mut args: Args) -> Result<Plan, Error> {
         (None, None) => Some("without TLS (--tls-cert, --tls-key) and tokens (--tokens)"),
     };
     let own = own.zip(missing);
-    // Compatibility APIs have neither.
-    if let Some((flag, missing)) = own.or(compat.map(|flag| (flag, "without TLS and tokens")))
+    // Compatibility APIs have neither, but for S3: its requests are signed.
+    let missing = |at: &&CompatListener| match (at.api.is_s3, &args.tls_cert) {
+        (true, Some(_)) => None,
+        (true, None) => Some("without TLS (--tls-cert, --tls-key)"),
+        (false, _) => Some("without TLS and tokens"),
+    };
+    let open = remote.iter().find_map(|at| Some((shown(at), missing(at)?)));
+    if let Some((flag, missing)) = own.or(open)
         && !args.insecure
     {
         let what = format!("{flag} can be reached from other machines, {missing}");
         return wrong(what, "listen on 127.0.0.1, give what is missing, or add --insecure");
     }
-    if let (Some(_), Some(CompatListener { api, listen })) = (&args.tokens, args.compat.first()) {
-        let what = format!("--tokens and --compat {}={listen} do not go together", api.name);
-        return wrong(what, "compatibility APIs know no tokens; leave one of the two out");
+    if let (Some(_), Some(at)) = (&args.tokens, args.compat.iter().find(|at| !at.api.is_s3)) {
+        let what = format!("--tokens and {} do not go together", shown(at));
+        return wrong(what, "this API knows no tokens; leave one of the two out");
+    }
+    match (&args.s3_credentials, args.compat.iter().find(|at| at.api.is_s3)) {
+        (None, Some(at)) => {
+            let hint = "name a file with access keys and secret keys: docs/reference.md has an example";
+            return wrong(format!("{} has no --s3-credentials", shown(at)), hint);
+        }
+        (Some(_), None) => {
+            return wrong("--s3-credentials has no effect", "add --compat s3=127.0.0.1:9000");
+        }
+        _ => {}
     }
     if args.batching == Batching::Off && !lab {
         return wrong("--batching off is for measurements only", "add --lab");
@@ -109,11 +127,12 @@ pub(super) fn plan(mut args: Args) -> Result<Plan, Error> {
         }
     };
     let tokens = args.tokens.as_deref().map(Tokens::new).transpose()?.map(Arc::new);
+    let s3_credentials = args.s3_credentials.as_deref().map(S3Credentials::new).transpose()?.map(Arc::new);
     // Every server with --lab has an injector, also without faults at the start.
     let faults = lab.then(|| Arc::new(FaultInjector::new(faults)));
     let log = || Arc::new(AccessLog::new(args.access_log_sample, args.access_log_rate));
     let access_log = args.access_log.is_some().then(log);
-    Ok(Plan { args, store_urls, memory_budget, faults, access_log, tls, tokens })
+    Ok(Plan { args, store_urls, memory_budget, faults, access_log, tls, tokens, s3_credentials })
 }
 
 impl Plan {
@@ -127,6 +146,7 @@ impl Plan {
             tokens: self.tokens.clone(),
             ops_listen: args.ops_listen.clone(),
             compat: args.compat.clone(),
+            s3_credentials: self.s3_credentials.clone(),
             stores: self
                 .store_urls
                 .iter()
@@ -159,6 +179,10 @@ impl Plan {
             batching: self.args.batching,
             acknowledge_early: self.args.acknowledge_early,
             faults: self.faults.clone(),
+            event_log: self.args.event_log.map(|age| EventLog {
+                age,
+                bytes: usize::try_from(self.args.event_log_bytes.0).unwrap_or(usize::MAX),
+            }),
             ..store::Config::default()
         }
     }
@@ -366,6 +390,20 @@ mod tests {
             (
                 &["--tokens", "t", "--compat", "root=127.0.0.1:1"],
                 "--tokens and --compat root=127.0.0.1:1 do not go",
+            ),
+            (&["--compat", "s3=127.0.0.1:1"], "--compat s3=127.0.0.1:1 has no --s3-credentials; hint: "),
+            (&["--s3-credentials", "c"], "--s3-credentials has no effect"),
+            (
+                &["--compat", "s3=127.0.0.1:1", "--s3-credentials", "/nowhere.toml"],
+                "cannot read /nowhere.toml",
+            ),
+            (
+                &["--compat", "s3=0.0.0.0:1", "--s3-credentials", "c"],
+                "--compat s3=0.0.0.0:1 can be reached from other machines, without TLS (",
+            ),
+            (
+                &["--compat", "root=0.0.0.0:1", "--tls-cert", "c", "--tls-key", "k"],
+                "--compat root=0.0.0.0:1 can be reached from other machines, without TLS and tokens",
             ),
             (&["--listen", "nowhere"], "--listen <ADDRESS:PORT>': it is no address with a port"),
             (&["--workers", "0"], "0 is not in 1.."),

@@ -1,0 +1,313 @@
+//! A client of a weir server for `export` and `import`: one connection, by TCP, TLS or a Unix socket, and requests that are
+//! repeated as long as the server is not there or has no room.
+
+use http1::request::write;
+use http1::response::{self, Outline};
+use http1::{Decoder, Framing, Slots};
+use kv::Error;
+use kv::units::Span;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the server may be silent.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Between two tries, if the server does not say how long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// No answer is longer: a value of 64 MiB in JSON.
+const ANSWER_BYTES_MAX: u64 = 512 << 20;
+
+/// Which server, and as whom.
+#[derive(Debug, clap::Args)]
+pub(super) struct ServerArgs {
+    /// The server: http://HOST:PORT, https://HOST:PORT or unix:PATH
+    #[arg(value_name = "URL")]
+    url: String,
+
+    /// A file with a token. Without it, the environment variable WEIR_TOKEN is used if it is there
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// A PEM file of who signed the server's certificate [default: whom this machine trusts]
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+
+    /// How long a request is repeated while the server cannot be reached or has no room
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    retry: Span,
+}
+
+/// A connection to a server, made when it is needed.
+pub(super) struct Client {
+    url: String,
+    server: Server,
+    /// The field with the token, if there is one.
+    authorization: Option<String>,
+    retry: Duration,
+    connection: Option<Connection>,
+}
+
+enum Server {
+    Tcp(String),
+    Tls(String, ServerName<'static>, Arc<ClientConfig>),
+    Unix(PathBuf),
+}
+
+/// A request. It has the same effect if it is repeated.
+pub(super) struct Request<'r> {
+    pub(super) method: &'static str,
+    pub(super) target: &'r str,
+    pub(super) fields: &'r [(&'static str, &'r str)],
+    pub(super) body: Option<&'r [u8]>,
+}
+
+/// An answer that is no failure of the whole request.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+}
+
+trait Stream: Read + Write {}
+impl<S: Read + Write> Stream for S {}
+
+struct Connection {
+    stream: Box<dyn Stream>,
+    /// Read, and not yet used.
+    input: Vec<u8>,
+    /// Whether it has had an answer. Then the server may have closed it meanwhile.
+    is_used: bool,
+}
+
+impl Client {
+    pub(super) fn new(args: &ServerArgs) -> Result<Client, Error> {
+        let url = args.url.strip_suffix('/').unwrap_or(&args.url);
+        let bad = |what: &str| {
+            let what = format!("{}: {what}", ::store::redacted(&args.url));
+            Error::input(what).hint("write http://HOST:PORT, https://HOST:PORT or unix:PATH")
+        };
+        let authority = |rest: &str| match rest {
+            _ if rest.contains(['/', '?', '#']) => Err(bad("the URL has more than a host and a port")),
+            _ if rest.contains('@') => Err(bad("a token is not a part of the URL: see --token-file")),
+            _ if rest.contains(|c: char| !c.is_ascii_graphic()) => Err(bad("the host is no host")),
+            _ => match rest.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
+                Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
+                    Ok((rest.to_owned(), host.trim_matches(['[', ']']).to_owned()))
+                }
+                _ => Err(bad("the URL needs a host and a port")),
+            },
+        };
+        let server = if let Some(path) = url.strip_prefix("unix:") {
+            if path.is_empty() {
+                return Err(bad("the URL has no path"));
+            }
+            Server::Unix(path.into())
+        } else if let Some(rest) = url.strip_prefix("https://") {
+            let (authority, host) = authority(rest)?;
+            let name = ServerName::try_from(host).map_err(|_| bad("the host is no host"))?;
+            Server::Tls(authority, name, Arc::new(::store::https(args.cacert.clone()).map_err(Error::input)?))
+        } else if let Some(rest) = url.strip_prefix("http://") {
+            Server::Tcp(authority(rest)?.0)
+        } else {
+            return Err(bad("this is no URL of a server"));
+        };
+        let authorization = token(args)?.map(|token| format!("Bearer {token}"));
+        if args.cacert.is_some() && !matches!(server, Server::Tls(..)) {
+            return Err(Error::input(format_args!("--cacert is only for https, and {url} is not")));
+        }
+        Ok(Client { url: url.to_owned(), server, authorization, retry: args.retry.0, connection: None })
+    }
+
+    /// How long something is tried.
+    pub(super) fn retry(&self) -> Duration {
+        self.retry
+    }
+
+    /// Sends a request and reads its answer: again and again while the server cannot be reached, is not ready or asks to wait.
+    /// Other refusals of the whole request are errors, but for those whose status is `expected`.
+    pub(super) fn ask(&mut self, request: &Request<'_>, expected: &[u16]) -> Result<Answer, Error> {
+        let mut failing_since = None;
+        loop {
+            let was_used = self.connection.as_ref().is_some_and(|connection| connection.is_used);
+            let (why, pause) = match self.exchange(request) {
+                Ok((outline, _, body)) if expected.contains(&outline.status) => {
+                    return Ok(Answer { status: outline.status, body });
+                }
+                Ok((Outline { status: 408 | 429 | 503 | 504, .. }, pause, body)) => (detail(&body), pause),
+                Ok((Outline { status, .. }, _, body)) => {
+                    let what =
+                        format!("{} answered {status} to {}: {}", self.url, request.method, detail(&body));
+                    return Err(match status {
+                        401 => Error::new(what).hint("give a token that the server knows with --token-file"),
+                        404 | 405 => Error::new(what).hint("is this a weir server, and its data address?"),
+                        _ => Error::new(what),
+                    });
+                }
+                // An idle connection may end at any time: that says nothing.
+                Err(_) if was_used => continue,
+                Err(error) => match ::store::https_failure(&error) {
+                    Some(why) => return Err(Error::new(format_args!("cannot reach {}: {why}", self.url))),
+                    None => (error.to_string(), None),
+                },
+            };
+            let since = *failing_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= self.retry {
+                let tried = Span(self.retry);
+                let what = format!("{} did not do it within {tried}: {why}", self.url);
+                return Err(Error::new(what).hint("see whether it runs (/readyz), or allow a longer --retry"));
+            }
+            thread::sleep(pause.unwrap_or(PAUSE).min(self.retry));
+        }
+    }
+
+    fn exchange(&mut self, request: &Request<'_>) -> io::Result<(Outline, Option<Duration>, Vec<u8>)> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
+        let host = match &self.server {
+            Server::Tcp(authority) | Server::Tls(authority, ..) => authority,
+            Server::Unix(_) => "localhost",
+        };
+        let mut bytes = Vec::new();
+        let mut head = write(&mut bytes, request.method, request.target, host);
+        for (name, value) in request.fields {
+            head = head.field(name, value.as_bytes());
+        }
+        if let Some(authorization) = &self.authorization {
+            head = head.field("Authorization", authorization.as_bytes());
+        }
+        match request.body {
+            Some(body) => head.end_with_length(body.len() as u64),
+            None => head.end(),
+        }
+        let sent = connection
+            .stream
+            .write_all(&bytes)
+            .and_then(|()| connection.stream.write_all(request.body.unwrap_or_default()))
+            .and_then(|()| connection.stream.flush());
+        // A server may refuse a request before it has read all of it.
+        let (outline, pause, body) = connection.answer().map_err(|error| sent.err().unwrap_or(error))?;
+        if outline.keep_alive {
+            connection.is_used = true;
+            self.connection = Some(connection);
+        }
+        Ok((outline, pause, body))
+    }
+
+    fn connect(&self) -> io::Result<Connection> {
+        let tcp = |authority: &str| {
+            let none = Err(io::Error::other("the name has no address"));
+            let addresses = authority.to_socket_addrs()?;
+            let stream = addresses.into_iter().fold(none, |first, address| {
+                first.or_else(|_| TcpStream::connect_timeout(&address, SILENCE_MAX))
+            })?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(SILENCE_MAX))?;
+            stream.set_write_timeout(Some(SILENCE_MAX))?;
+            Ok::<_, io::Error>(stream)
+        };
+        let stream: Box<dyn Stream> = match &self.server {
+            Server::Tcp(authority) => Box::new(tcp(authority)?),
+            Server::Tls(authority, name, config) => {
+                let session =
+                    ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;
+                Box::new(StreamOwned::new(session, tcp(authority)?))
+            }
+            Server::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(SILENCE_MAX))?;
+                stream.set_write_timeout(Some(SILENCE_MAX))?;
+                Box::new(stream)
+            }
+        };
+        Ok(Connection { stream, input: Vec::new(), is_used: false })
+    }
+}
+
+impl Connection {
+    /// Reads one answer: its outline, how long to wait before the next try, and its body.
+    fn answer(&mut self) -> io::Result<(Outline, Option<Duration>, Vec<u8>)> {
+        let no_http = |_| io::Error::other("the answer is not HTTP/1.1");
+        let (outline, pause) = loop {
+            let mut slots = Slots::default();
+            let Some(head) = response::parse(&self.input, false, &mut slots).map_err(no_http)? else {
+                self.read()?;
+                continue;
+            };
+            let seconds = head.field("retry-after").and_then(|text| std::str::from_utf8(text).ok());
+            let pause = seconds.and_then(|text| text.parse().ok()).map(Duration::from_secs);
+            let outline = head.outline;
+            self.input.drain(..outline.bytes);
+            if outline.status >= 200 {
+                break (outline, pause);
+            }
+        };
+        let mut decoder = Decoder::new(outline.framing, ANSWER_BYTES_MAX).map_err(no_http)?;
+        let mut body = Vec::new();
+        while !decoder.is_done() {
+            let step = decoder.decode(&self.input).map_err(no_http)?;
+            body.extend_from_slice(&self.input[step.data]);
+            self.input.drain(..step.consumed);
+            if step.consumed == 0 && !decoder.is_done() {
+                match self.read() {
+                    Err(error)
+                        if error.kind() == io::ErrorKind::UnexpectedEof
+                            && outline.framing == Framing::UntilClose =>
+                    {
+                        break;
+                    }
+                    read => read?,
+                }
+            }
+        }
+        Ok((outline, pause, body))
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let before = self.input.len();
+        self.input.resize(before + (256 << 10), 0);
+        let read = self.stream.read(&mut self.input[before..]);
+        self.input.truncate(before + read.as_ref().map_or(0, |bytes| *bytes));
+        match read? {
+            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Of a file or the environment; never of the command line, which others can see.
+fn token(args: &ServerArgs) -> Result<Option<String>, Error> {
+    let (text, place) = match &args.token_file {
+        Some(path) => {
+            let text = super::read_text(path, "the token of ", "write the token into it, and nothing else")?;
+            (text, path.display().to_string())
+        }
+        None => match std::env::var("WEIR_TOKEN") {
+            Ok(text) => (text, "WEIR_TOKEN".to_owned()),
+            Err(_) => return Ok(None),
+        },
+    };
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let what = format!("{place} has no token: it is one word of ASCII");
+        return Err(Error::input(what).hint("`weir token` makes one"));
+    }
+    Ok(Some(token.to_owned()))
+}
+
+/// What a problem document says.
+pub(super) fn detail(body: &[u8]) -> String {
+    let problem: Result<serde_json::Value, _> = serde_json::from_slice(body);
+    let detail = problem.ok().and_then(|problem| problem["detail"].as_str().map(str::to_owned));
+    // Of something else than weir: as much as fits on a line.
+    detail.unwrap_or_else(|| {
+        let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
+        text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect()
+    })
+}

@@ -1,0 +1,227 @@
+//! `weir export`: writes the keys of a server as lines of JSON that `weir import` and `POST /batch` take.
+//!
+//! Behind each page there is a line with the cursor of the next one, by which a partial file is continued, and behind the last page
+//! `{"next":null}`, by which a whole file is known.
+
+use super::client::{Client, Request, ServerArgs};
+use super::note;
+use super::progress::Progress;
+use kv::Error;
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Most keys of a page.
+const PAGE_KEYS: usize = 1000;
+
+/// Write the keys and values of a server as lines of JSON, for weir import
+///
+/// The server goes on serving. Each key that is there all the time is written once, in the order of keys; of keys that are written
+/// meanwhile, an old or a new value, or none. The keys are read a page at a time, so this is not the state of one moment.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    server: ServerArgs,
+
+    /// A new file to write [default: standard output]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Only keys that begin with this
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    prefix: String,
+
+    /// Continue FILE behind its last complete page
+    #[arg(long, requires = "file", conflicts_with = "after")]
+    resume: bool,
+
+    /// Begin at the cursor of an earlier export, from a line {"next":CURSOR} or an error
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<String>,
+}
+
+/// A line of a list.
+#[derive(Deserialize)]
+struct Listed<'l> {
+    #[serde(borrow, default)]
+    key: Option<Cow<'l, str>>,
+    #[serde(borrow, default)]
+    key_b64: Option<Cow<'l, str>>,
+    #[serde(borrow, default)]
+    value: Option<Cow<'l, str>>,
+    #[serde(borrow, default)]
+    value_b64: Option<Cow<'l, str>>,
+    #[serde(borrow, default, rename = "type")]
+    content_type: Option<Cow<'l, str>>,
+    #[serde(borrow, default)]
+    encoding: Option<Cow<'l, str>>,
+    #[serde(borrow, default)]
+    expires: Option<Cow<'l, str>>,
+    /// Of the last line only, and there it is the only one.
+    #[serde(borrow, default)]
+    next: Option<Cow<'l, str>>,
+}
+
+/// A line of the output.
+#[derive(Serialize)]
+struct Put<'l> {
+    op: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'l str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_b64: Option<&'l str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'l str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_b64: Option<&'l str>,
+    #[serde(skip_serializing_if = "Option::is_none", rename = "type")]
+    content_type: Option<&'l str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<&'l str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<&'l str>,
+}
+
+/// What is behind a page.
+#[derive(Deserialize, Serialize)]
+pub(super) struct PageEnd {
+    pub(super) next: Option<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let mut client = Client::new(&args.server)?;
+    let mut after = args.after.clone();
+    let Some(path) = &args.file else {
+        let mut out = BufWriter::new(io::stdout().lock());
+        return export(&mut client, &args.prefix, &mut after, &mut out).map_err(|error| match after {
+            Some(cursor) => error.hint(format_args!("continue with --after {cursor}")),
+            None => error,
+        });
+    };
+    let file = open(path, args.resume)?;
+    if args.resume {
+        match end_of(&file).map_err(|error| cut_short(&error))? {
+            Some(PageEnd { next: None }) => {
+                note(format_args!("{} is complete already", path.display()));
+                return Ok(());
+            }
+            Some(PageEnd { next }) => after = next,
+            None => {}
+        }
+    }
+    export(&mut client, &args.prefix, &mut after, &mut BufWriter::new(&file))
+        .and_then(|()| file.sync_all().map_err(|error| cut_short(&error)))
+        .map_err(|error| match after {
+            Some(_) => error.hint("continue with the same command and --resume"),
+            None => error,
+        })
+}
+
+/// Writes page after page; `after` is the cursor of the next one.
+fn export(
+    client: &mut Client,
+    prefix: &str,
+    after: &mut Option<String>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let mut progress = Progress::begin("exported");
+    let prefix = percent_encode(prefix.as_bytes(), NON_ALPHANUMERIC);
+    loop {
+        let mut target = format!("/kv?values=true&limit={PAGE_KEYS}&prefix={prefix}");
+        if let Some(cursor) = &*after {
+            target.push_str(&format!("&after={}", percent_encode(cursor.as_bytes(), NON_ALPHANUMERIC)));
+        }
+        let fields = [("Accept", "application/x-ndjson")];
+        let page =
+            client.ask(&Request { method: "GET", target: &target, fields: &fields, body: None }, &[200])?;
+        let mut keys = 0;
+        let mut end = None;
+        for line in page.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let listed: Listed<'_> = serde_json::from_slice(line)
+                .map_err(|error| Error::new(format_args!("the server sent no list: {error}")))?;
+            match listed {
+                Listed { key: None, key_b64: None, next, .. } => end = Some(next.map(Cow::into_owned)),
+                listed => {
+                    keys += 1;
+                    serde_json::to_writer(&mut *out, &put(&listed))
+                        .map_err(io::Error::from)
+                        .and_then(|()| out.write_all(b"\n"))
+                        .map_err(|error| cut_short(&error))?;
+                }
+            }
+        }
+        let next = end.ok_or_else(|| Error::new("the server sent half a list"))?;
+        let end = PageEnd { next };
+        serde_json::to_writer(&mut *out, &end)
+            .map_err(io::Error::from)
+            .and_then(|()| out.write_all(b"\n"))
+            .and_then(|()| out.flush())
+            .map_err(|error| cut_short(&error))?;
+        progress.add(keys, page.body.len() as u64);
+        match end.next {
+            Some(next) => *after = Some(next),
+            None => break,
+        }
+    }
+    progress.end("");
+    Ok(())
+}
+
+fn put<'l>(listed: &'l Listed<'_>) -> Put<'l> {
+    let usual = kv::CONTENT_TYPE_DEFAULT;
+    Put {
+        op: "put",
+        key: listed.key.as_deref(),
+        key_b64: listed.key_b64.as_deref(),
+        value: listed.value.as_deref(),
+        value_b64: listed.value_b64.as_deref(),
+        content_type: listed.content_type.as_deref().filter(|stored| *stored != usual),
+        encoding: listed.encoding.as_deref(),
+        expires: listed.expires.as_deref(),
+    }
+}
+
+/// The file to write, for its owner only.
+fn open(path: &Path, resume: bool) -> Result<File, Error> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    let file = if resume { options.open(path) } else { options.create_new(true).open(path) };
+    file.map_err(|error| {
+        let failed = Error::input(format_args!("cannot write {}: {error}", path.display()));
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => failed.hint("continue it with --resume, or name another file"),
+            io::ErrorKind::NotFound if resume => failed.hint("begin without --resume"),
+            _ => failed,
+        }
+    })
+}
+
+/// Cuts the file behind its last complete page, and gives the end of that.
+fn end_of(mut file: &File) -> io::Result<Option<PageEnd>> {
+    let mut lines = BufReader::new(file);
+    let (mut line, mut at, mut end) = (Vec::new(), 0, (0, None));
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        at += line.len() as u64;
+        if line.starts_with(b"{\"next\":")
+            && line.ends_with(b"\n")
+            && let Ok(page) = serde_json::from_slice::<PageEnd>(&line)
+        {
+            end = (at, Some(page));
+        }
+        line.clear();
+    }
+    file.set_len(end.0)?;
+    file.seek(io::SeekFrom::Start(end.0))?;
+    Ok(end.1)
+}
+
+fn cut_short(error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Error::new("what reads standard output has ended before the last key"),
+        _ => Error::new(format_args!("cannot write the keys: {error}")),
+    }
+}

@@ -1,0 +1,302 @@
+//! `weir import`: sends the lines of an export to a server, a batch at a time.
+//!
+//! Lines go into `POST /batch` as they are. Only a put that is too long for a batch is taken apart, for a request of its own.
+
+use super::client::{Answer, Client, Request, ServerArgs, detail};
+use super::export::PageEnd;
+use super::progress::Progress;
+use super::{counted, note};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kv::{Error, Timestamp};
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+/// A batch ends with so many lines, or with so many bytes.
+const BATCH_LINES: usize = 1000;
+const BATCH_BYTES: usize = 4 << 20;
+/// Longer lines are sent as values, which takes a server half the memory; and what no value needs.
+const LINE_BYTES_BATCH: usize = 16 << 20;
+const LINE_BYTES_MAX: u64 = 512 << 20;
+/// So many refused lines are shown, and so many end the import.
+const REFUSED_SHOWN: u64 = 10;
+const REFUSED_MAX: u64 = 1000;
+/// Between two tries of lines that the store did not take.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Write the lines of an export to a server
+///
+/// Lines are the operations of POST /batch; what weir export adds to them is understood. A line that is written twice has the same
+/// effect, so an import that was cut short may be begun again.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    server: ServerArgs,
+
+    /// The file to read [default: standard input]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Keep the value of a key that is there already
+    #[arg(long)]
+    if_absent: bool,
+}
+
+/// What a put that is too long for a batch has.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Put<'l> {
+    #[serde(borrow)]
+    op: Cow<'l, str>,
+    #[serde(borrow)]
+    key: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    key_b64: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    value: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    value_b64: Option<Cow<'l, str>>,
+    #[serde(borrow, rename = "type")]
+    content_type: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    encoding: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    expires: Option<Cow<'l, str>>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let mut import = Import {
+        client: Client::new(&args.server)?,
+        if_absent: args.if_absent,
+        batch: Vec::new(),
+        lines: Vec::new(),
+        done_lines: 0,
+        refused: 0,
+        kept: 0,
+        cursor: None,
+        progress: Progress::begin("imported"),
+    };
+    let done = match &args.file {
+        None => import.all(&mut io::stdin().lock()),
+        Some(path) => {
+            let file = File::open(path)
+                .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display())))?;
+            import.all(&mut BufReader::with_capacity(1 << 20, file))
+        }
+    };
+    let kept = match import.kept {
+        0 => String::new(),
+        kept => format!("; {} there already and kept", counted(kept, "key")),
+    };
+    import.progress.end(&kept);
+    done?;
+    match import.refused {
+        0 => Ok(()),
+        refused => Err(Error::new(format_args!("{} refused", counted(refused, "line")))
+            .hint("see the reasons above; the other lines were written")),
+    }
+}
+
+struct Import {
+    client: Client,
+    if_absent: bool,
+    batch: Vec<u8>,
+    /// Its lines: their numbers in the input, and where they are.
+    lines: Vec<(u64, Range<usize>)>,
+    /// The last line all of whose predecessors are done.
+    done_lines: u64,
+    refused: u64,
+    kept: u64,
+    /// The last cursor of the input, all lines before which are done. The inner `None`: the input is a whole export.
+    cursor: Option<Option<String>>,
+    progress: Progress,
+}
+
+impl Import {
+    fn all(&mut self, input: &mut dyn BufRead) -> Result<(), Error> {
+        self.lines_of(input).map_err(|error| match (&self.cursor, self.done_lines) {
+            (_, 0) => error,
+            (Some(Some(cursor)), done) => error.hint(format_args!(
+                "lines up to {done} are done; `weir export --after {cursor}` gives those behind, or begin again"
+            )),
+            (_, done) => error.hint(format_args!(
+                "lines up to {done} are done; `tail -n +{}` gives those behind, or begin again",
+                done + 1
+            )),
+        })?;
+        match &self.cursor {
+            // Only what an export wrote can be known to be whole.
+            Some(Some(cursor)) => Err(Error::new(
+                "the export ends before its last page; what it has is written",
+            )
+            .hint(format_args!("`weir export --resume` completes a file; --after {cursor} gives the rest"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn lines_of(&mut self, input: &mut dyn BufRead) -> Result<(), Error> {
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            let read = io::Read::take(&mut *input, LINE_BYTES_MAX).read_until(b'\n', &mut line);
+            read.map_err(|error| Error::new(format_args!("cannot read line {number}: {error}")))?;
+            if line.is_empty() {
+                break;
+            }
+            if line.len() as u64 == LINE_BYTES_MAX {
+                return Err(Error::input(format_args!("line {number} is too long for any value")));
+            }
+            let content = line.trim_ascii();
+            if content.starts_with(b"{\"next\":")
+                && let Ok(PageEnd { next }) = serde_json::from_slice(content)
+            {
+                self.send()?;
+                self.cursor = Some(next);
+            } else if content.len() > LINE_BYTES_BATCH {
+                self.send()?;
+                self.send_alone(number, content)?;
+            } else if !content.is_empty() {
+                self.add(number, content)?;
+            }
+            if self.lines.is_empty() {
+                self.done_lines = number;
+            }
+        }
+        self.send()
+    }
+
+    fn add(&mut self, number: u64, content: &[u8]) -> Result<(), Error> {
+        if self.lines.len() == BATCH_LINES || self.batch.len() + content.len() > BATCH_BYTES {
+            self.send()?;
+        }
+        let begin = self.batch.len();
+        match content.strip_suffix(b"}") {
+            Some(open) if self.if_absent => {
+                self.batch.extend_from_slice(open);
+                self.batch.extend_from_slice(b",\"if_none_match\":\"*\"}");
+            }
+            _ => self.batch.extend_from_slice(content),
+        }
+        self.batch.push(b'\n');
+        self.lines.push((number, begin..self.batch.len()));
+        Ok(())
+    }
+
+    /// Sends what is gathered, and what the store did not take of it again.
+    fn send(&mut self) -> Result<(), Error> {
+        let mut from = 0;
+        let mut failing_since = None;
+        while from < self.lines.len() {
+            let body = &self.batch[self.lines[from].1.start..];
+            let request = Request { method: "POST", target: "/batch", fields: &[], body: Some(body) };
+            let Answer { body, .. } = self.client.ask(&request, &[200])?;
+            let before = from;
+            let mut why = None;
+            for answer in body.split(|byte| *byte == b'\n').take(self.lines.len() - before) {
+                let status = serde_json::from_slice::<serde_json::Value>(answer).ok();
+                let status = status.and_then(|answer| answer["status"].as_u64());
+                match status {
+                    // Of one key, later lines must come after earlier ones: all from here on are sent again.
+                    Some(429 | 503 | 504) => {
+                        why = Some(detail(answer));
+                        break;
+                    }
+                    Some(status) => {
+                        let number = self.lines[from].0;
+                        self.count(number, status as u16, answer)?;
+                    }
+                    None => return Err(Error::new("the server did not answer every line of a batch")),
+                }
+                from += 1;
+            }
+            let sent = before..from;
+            let bytes: usize = self.lines[sent].iter().map(|(_, range)| range.len()).sum();
+            self.progress.add(0, bytes as u64);
+            let Some(why) = why else { continue };
+            if from > before {
+                failing_since = None;
+            }
+            let since = *failing_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= self.client.retry() {
+                let number = self.lines[from].0;
+                return Err(Error::new(format_args!("the store did not take line {number}: {why}")));
+            }
+            thread::sleep(PAUSE);
+        }
+        if let Some((number, _)) = self.lines.last() {
+            self.done_lines = *number;
+        }
+        self.lines.clear();
+        self.batch.clear();
+        Ok(())
+    }
+
+    /// Writes a value that no batch has room for.
+    fn send_alone(&mut self, number: u64, content: &[u8]) -> Result<(), Error> {
+        let wrong = |why: String| Error::input(format_args!("line {number} cannot be written: {why}"));
+        let put: Put<'_> = serde_json::from_slice(content).map_err(|error| wrong(error.to_string()))?;
+        if put.op != "put" {
+            return Err(wrong(format!("it is a {} of more than 16 MiB", put.op)));
+        }
+        let bytes = |text: &Option<Cow<'_, str>>, encoded: &Option<Cow<'_, str>>| match (text, encoded) {
+            (Some(text), None) => Ok(text.as_bytes().to_vec()),
+            (None, Some(encoded)) => {
+                STANDARD.decode(&**encoded).map_err(|error| wrong(format!("wrong base64: {error}")))
+            }
+            _ => Err(wrong("key and value are given once each, as text or in base64".to_owned())),
+        };
+        let (key, value) = (bytes(&put.key, &put.key_b64)?, bytes(&put.value, &put.value_b64)?);
+        let mut fields: Vec<(&str, &str)> = Vec::new();
+        let seconds;
+        if let Some(text) = put.expires.as_deref() {
+            let at = humantime::parse_rfc3339(text).map_err(|error| wrong(error.to_string()))?;
+            seconds = Timestamp::from(at).since(SystemTime::now().into()).as_secs().to_string();
+            if seconds == "0" {
+                // It has ended, or does before it is there.
+                return Ok(());
+            }
+            fields.push(("TTL", &seconds));
+        }
+        let is_field = |stored: &Cow<'_, str>| stored.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        if ![&put.content_type, &put.encoding].into_iter().flatten().all(is_field) {
+            return Err(wrong("type and encoding are printable ASCII".to_owned()));
+        }
+        fields.extend(put.content_type.as_deref().map(|stored| ("Content-Type", stored)));
+        fields.extend(put.encoding.as_deref().map(|stored| ("Content-Encoding", stored)));
+        if self.if_absent {
+            fields.push(("If-None-Match", "*"));
+        }
+        let target = format!("/kv/{}", percent_encode(&key, NON_ALPHANUMERIC));
+        let request = Request { method: "PUT", target: &target, fields: &fields, body: Some(&value) };
+        let Answer { status, body } = self.client.ask(&request, &[201, 204, 400, 403, 412, 413])?;
+        self.progress.add(0, content.len() as u64);
+        self.count(number, status, &body)
+    }
+
+    fn count(&mut self, number: u64, status: u16, answer: &[u8]) -> Result<(), Error> {
+        match status {
+            200..=299 => self.progress.add(1, 0),
+            412 if self.if_absent => self.kept += 1,
+            _ => {
+                self.refused += 1;
+                if self.refused <= REFUSED_SHOWN {
+                    note(format_args!("line {number}: {status}: {}", detail(answer)));
+                }
+                if self.refused == REFUSED_SHOWN + 1 {
+                    note("and more");
+                }
+                if self.refused == REFUSED_MAX {
+                    return Err(Error::input(format_args!("{REFUSED_MAX} lines were refused")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
