@@ -48,6 +48,33 @@ has_cc() {
     command -v cc && echo 'int main(void) { return 0; }' | cc -x c -o /dev/null -
 } >/dev/null 2>&1
 
+# Trees of Debian in a directory: `base`, alone, and `services`, which lies on top of it and has what a server's machine has. The tests
+# use them read-only.
+make_trees() {
+    local trees=$1 merged container
+    rm -rf "$trees"
+    mkdir -p "$trees/services" "$trees/work" "$trees/merged"
+    debootstrap --variant=minbase bookworm "$trees/base"
+    merged=$trees/merged
+    mount -t overlay overlay -o "lowerdir=$trees/base,upperdir=$trees/services,workdir=$trees/work" "$merged"
+    # Nothing is started while it is installed.
+    printf '#!/bin/sh\nexit 101\n' >"$merged/usr/sbin/policy-rc.d"
+    chmod 0755 "$merged/usr/sbin/policy-rc.d"
+    chroot "$merged" sh -ec 'export DEBIAN_FRONTEND=noninteractive
+        apt-get update -q
+        apt-get install -qy --no-install-recommends systemd logrotate postgresql openssl curl
+        apt-get clean'
+    rm "$merged/usr/sbin/policy-rc.d"
+    umount "$merged"
+    # The first one as an image.
+    image() { buildah --root "$trees/images" --runroot "$trees/work" --storage-driver overlay "$@"; }
+    container=$(image from scratch)
+    image add --quiet "$container" "$trees/base" /
+    image commit --quiet --rm "$container" docker.io/library/debian:bookworm-slim
+    umount "$trees/images/overlay" 2>/dev/null || true
+    touch "$trees/complete"
+}
+
 packages=()
 for need in "$@"; do
     case $need in
@@ -75,13 +102,38 @@ for need in "$@"; do
             ;;
         systemd) has_program systemd-socket-activate || packages+=(systemd) ;;
         etcd) has_program etcd || packages+=(etcd-server) ;;
-        openssl | wrk | valgrind | slowhttptest) has_program "$need" || packages+=("$need") ;;
-        schemathesis) # of PyPI: in a directory of its own, as Debian has no package of it
+        node) has_program node || packages+=(nodejs) ;;
+        go) has_program go || packages+=(golang-go) ;;
+        systemd-nspawn) has_program systemd-nspawn || packages+=(systemd-container) ;;
+        debian-trees)
+            trees="${XDG_CACHE_HOME:-$HOME/.cache}/weir/trees"
+            [ -e "$trees/complete" ] && continue
+            if [ "$(id -u)" -ne 0 ] || ! unshare --mount true 2>/dev/null; then
+                echo "setup: no Debian trees: that needs root and a machine that permits mounts; the packages are not tested" >&2
+                continue
+            fi
+            "${BASH_SOURCE[0]}" debootstrap systemd-nspawn buildah ip curl postgresql
+            echo "setup: making trees of Debian in $trees, which takes two minutes" >&2
+            log=$(mktemp)
+            # Waited for: as a condition of || it would go on after an error.
+            make_trees "$trees" >"$log" 2>&1 &
+            wait $! || {
+                tail -n 5 "$log" >&2
+                fail "there are no trees of Debian in $trees"
+            }
+            rm "$log"
+            ;;
+        ip) has_program ip || packages+=(iproute2) ;;
+        openssl | curl | debootstrap | buildah | wrk | valgrind | slowhttptest) has_program "$need" || packages+=("$need") ;;
+        python) # what the tests need of PyPI: in a directory of its own, as Debian has no packages of it
+            wanted="schemathesis==4.32.5 boto3==1.44.5 awscli==1.46.3 s3cmd==2.4.0 openapi-python-client==0.29.1"
             python="${XDG_CACHE_HOME:-$HOME/.cache}/weir/python"
-            "$python/bin/st" --version >/dev/null 2>&1 || {
-                echo "setup: installing schemathesis into $python" >&2
-                python3 -m venv "$python" && "$python/bin/pip" install --quiet --disable-pip-version-check schemathesis==4.32.5
-            } || fail "python3 cannot install schemathesis: apt-get install python3-venv"
+            [ "$(cat "$python/weir-packages" 2>/dev/null)" = "$wanted" ] || {
+                echo "setup: installing $wanted into $python" >&2
+                # shellcheck disable=SC2086
+                python3 -m venv "$python" && "$python/bin/pip" install --quiet --disable-pip-version-check $wanted &&
+                    echo "$wanted" >"$python/weir-packages"
+            } || fail "python3 cannot install $wanted: apt-get install python3-venv"
             ;;
         *) fail "setup.sh does not know $need" ;;
     esac

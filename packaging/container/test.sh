@@ -1,47 +1,100 @@
 #!/usr/bin/env bash
-# Takes the steps of the Dockerfile's last stage without a container engine, and uses the server as a container would:
-# packaging/container/test.sh BINARY ROOT. Needs root and curl; ROOT is a tree of `debootstrap --variant=minbase bookworm`, which
-# stands for the base image. The build stage is not run, nor are volumes, networks or limits of an engine.
+# Builds the image without a container engine, and follows the lines of docs/operations.md to the first PUT with token and TLS on
+# PostgreSQL: packaging/container/test.sh BINARY TREES. Needs root, buildah, PostgreSQL, openssl and curl; TREES is made by
+# `scripts/setup.sh debian-trees`, and stands for the base image.
+# The word `docker` of those lines is a function here. What it does not do as an engine would: the build stage of the image (BINARY
+# stands for it), the image of PostgreSQL (the one of this machine is started as compose.yaml says), networks, and limits.
 set -euo pipefail
+if [ "${WEIR_TEST_NETWORK:-}" != own ]; then
+    # Ports of its own.
+    WEIR_TEST_NETWORK=own exec unshare --net --mount "$0" "$@"
+fi
+ip link set lo up
 binary=$(realpath "$1")
-tree=$(realpath "$2")
+trees=$(realpath "$2")
 here=$(realpath "$(dirname "$0")")
+top=$here/../..
 work=$(mktemp -d)
-server=
+chmod 0755 "$work"
+started=()
+buildah() {
+    command buildah --root "$work/images" --runroot "$work/run" --storage-driver overlay --storage-opt "overlay.imagestore=$trees/images" "$@"
+}
 cleanup() {
-    [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
-    umount -l "$work/merged" "$work/scratch" 2>/dev/null || true
+    for process in "${started[@]}"; do kill -TERM "$process" 2>/dev/null && wait "$process" || true; done
+    buildah rm --all >/dev/null 2>&1 || true
+    umount -l "$work/images/overlay" 2>/dev/null || true
     rm -rf "$work"
 }
 trap cleanup EXIT
-mkdir "$work/scratch" "$work/merged"
-mount -t tmpfs tmpfs "$work/scratch"
-mkdir "$work/scratch/upper" "$work/scratch/work"
-mount -t overlay overlay -o "lowerdir=$tree,upperdir=$work/scratch/upper,workdir=$work/scratch/work" "$work/merged"
+trap 'echo "error: $0: line $LINENO: $BASH_COMMAND" >&2; tail -n 20 "$work"/*.log >&2' ERR
 
-stage=$(sed -n '/^FROM debian/,$p' "$here/Dockerfile" | sed -e ':a' -e '/\\$/N; s/\\\n//; ta')
-chroot "$work/merged" sh -ec "$(sed -n 's/^RUN //p' <<<"$stage")"
-install -m 0755 "$binary" "$work/merged/usr/bin/weir"
-install -m 0755 "$here/ready" "$work/merged/usr/bin/weir-ready"
-[ ! -e "$work/merged/dev/null" ] || mount --bind /dev "$work/merged/dev" 2>/dev/null || true
-read -ra environment <<<"$(sed -n 's/^ENV //p' <<<"$stage") PATH=/usr/bin:/bin"
-user=$(sed -n 's/^USER //p' <<<"$stage")
-run() { exec chroot --userspec="$user:$user" "$work/merged" env -i "${environment[@]}" "$@"; }
+install -D -m 0755 "$binary" "$work/build/src/target/release/weir"
+strip "$work/build/src/target/release/weir"
 
-# Reached from outside: without TLS it has to be told that this is meant.
-! (run weir serve 2>"$work/errors")
-grep -q 'can be reached from other machines' "$work/errors"
-run WEIR_LISTEN=127.0.0.1:0 weir serve >"$work/output" &
-server=$!
-until grep -q '^listening ' "$work/output"; do kill -0 "$server" || exit 1; done
-address=$(sed -n 's/^listening //p' "$work/output")
-curl -fsS -X PUT --data-binary hello "http://$address/kv/greeting"
-[ "$(curl -fsS "http://$address/kv/greeting")" = hello ]
-(run weir-ready "${address##*:}")
-kill -TERM "$server"
-wait "$server"
-server=
-! (run weir-ready "${address##*:}" 2>/dev/null)
-[ "$(stat -c %u "$work/merged/var/lib/weir/data")" = 10001 ]
-umount -l "$work/merged/dev" 2>/dev/null || true
-echo "the image's last stage serves as user $user, and its health check tells"
+# A container of an image: its entry point with these words, or without any its own. Options of buildah are in `options`.
+run() {
+    local image=$1 container entry words
+    shift
+    container=$(buildah from --pull-never --add-host postgres:127.0.0.1 "$image")
+    entry=$(buildah inspect --format '{{range .OCIv1.Config.Entrypoint}}{{.}} {{end}}' "$container")
+    words=("$@")
+    [ $# -gt 0 ] || read -ra words <<<"$(buildah inspect --format '{{range .OCIv1.Config.Cmd}}{{.}} {{end}}' "$container")"
+    # shellcheck disable=SC2086
+    buildah run --isolation chroot "${options[@]}" "$container" -- $entry "${words[@]}"
+}
+docker() {
+    case "$1 $2" in
+        build*) buildah bud --isolation chroot --pull-never --format docker --build-context "build=$work/build" "${@:2}" >"$work/build.log" 2>&1 ;;
+        'run --rm') options=() && run "${@:3}" ;;
+        'compose up') compose ;;
+        *) return 1 ;;
+    esac
+}
+compose() {
+    local file=compose.yaml secret setting bin
+    # The database as its image would.
+    setting() { sed -n "s/^      $1: //p" "$file"; }
+    bin=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)
+    install -d -o postgres "$work/database"
+    install -o postgres -m 0600 postgres-password "$work/database-password"
+    as_postgres() { (cd / && runuser -u postgres -- "$@"); }
+    as_postgres "$bin/initdb" -D "$work/database" -U "$(setting POSTGRES_USER)" -A scram-sha-256 \
+        --pwfile="$work/database-password" --no-sync >"$work/database.log"
+    as_postgres "$bin/postgres" -D "$work/database" -c unix_socket_directories="$work/database" >>"$work/database.log" 2>&1 &
+    started+=($!)
+    PGPASSWORD=$(cat postgres-password)
+    export PGPASSWORD
+    until psql -qh 127.0.0.1 -U "$(setting POSTGRES_USER)" -d postgres -c "CREATE DATABASE $(setting POSTGRES_DB)" 2>>"$work/database.log"; do
+        kill -0 "${started[0]}"
+    done
+    options=()
+    for secret in $(sed -n '/^secrets:/,$s/^    file: //p' "$file"); do
+        options+=(--volume "$PWD/$secret:/run/secrets/$secret:ro")
+    done
+    while read -r setting; do options+=(--env "$setting"); done < <(sed -n 's/^      \(WEIR_[A-Z_]*\): /\1=/p' "$file")
+    run "$(sed -n 's/^    image: //p' "$file" | head -n 1)" >"$work/weir.log" 2>&1 &
+    started+=($!)
+}
+sudo() { "$@"; }
+
+# The sources, where the lines may write.
+mkdir -p "$work/sources/packaging"
+cp -r "$here" "$work/sources/packaging/"
+cp "$top/.dockerignore" "$work/sources/"
+sed -n '/^### From the sources to/,/^##/p' "$top/docs/operations.md" | sed -n '/^```sh$/,/^```$/p' | sed '/^```/d' >"$work/lines"
+[ "$(wc -l <"$work/lines")" -le 10 ]
+cd "$work/sources"
+# shellcheck disable=SC1091
+. "$work/lines"
+[ "$(curl -fsS --cacert cert.pem -H "Authorization: Bearer $(head -n 1 token)" https://localhost:8443/kv/greeting)" = "$(cat /etc/hostname)" ]
+[ "$(curl -sk -o /dev/null -w '%{http_code}' https://localhost:8443/kv/greeting)" = 401 ]
+[ "$(psql -Ath 127.0.0.1 -U weir -d weir -c 'SELECT count(*) FROM weir_kv')" = 1 ]
+# The image: its user, and a health check that tells; without TLS it does not serve others.
+container=$(buildah from --pull-never localhost/weir)
+[ "$(buildah run --isolation chroot "$container" -- id -un)" = weir ]
+buildah run --isolation chroot "$container" -- weir-ready 8081
+! buildah run --isolation chroot "$container" -- weir-ready 8082 2>/dev/null
+! (options=() && run localhost/weir) 2>"$work/refused.log"
+grep -q 'can be reached from other machines' "$work/refused.log"
+echo "the image is built and serves as its user, with token and TLS on PostgreSQL"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a Debian package of a weir binary: packaging/debian/build.sh BINARY DIRECTORY; prints the path of the package.
-# Needs dpkg-deb (package dpkg) and nothing else of Debian's tools.
+# Needs dpkg-deb (package dpkg) and nothing else of Debian's tools. DEB_COMPRESSION=none is quick, for tests.
 set -euo pipefail
 binary=$(realpath "$1")
 mkdir -p "$2"
@@ -65,5 +65,5 @@ chmod 0644 "$root/DEBIAN/md5sums" "$root/DEBIAN/conffiles" "$root/DEBIAN/control
 find "$root" -type d -exec chmod 0755 {} +
 
 package=$out/weir_${version}_$architecture.deb
-dpkg-deb --root-owner-group -Zxz --build "$root" "$package" >&2
+dpkg-deb --root-owner-group "-Z${DEB_COMPRESSION:-xz}" --build "$root" "$package" >&2
 echo "$package"

@@ -2,6 +2,7 @@
 
 use crate::browser::Browser;
 use crate::support::{Load, Server, postgres, until};
+use crate::tokens::Tokens;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -178,4 +179,45 @@ fn the_dashboard_says_why_a_store_is_away() {
     looks_well(&browser, "without a store, on a phone");
     picture(&browser, "store-away-phone");
     assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn the_dashboard_of_a_server_with_tokens_asks_for_one_and_keeps_it_to_itself() {
+    let tokens = Tokens::new();
+    let (admin, reader) = (tokens.add("admin", "--verbs admin"), tokens.add("reader", "--verbs read"));
+    let server = tokens.serve(&[]);
+    let browser = Browser::start();
+    browser.look(1280, 900, "light");
+    browser.open(&page_of(&server));
+    until("the question", || state(&browser) == "waiting for a token");
+    let is_visible =
+        |id: &str| browser.text(&format!("document.getElementById('{id}').checkVisibility()")) == "true";
+    assert!(is_visible("ask") && !is_visible("figures"));
+    looks_well(&browser, "asking for a token");
+    picture(&browser, "token");
+    let send = |token: &str| {
+        browser.run(&format!(
+            "document.getElementById('token').value = '{token}'; document.querySelector('#ask button').click()"
+        ));
+    };
+    let refusal = || browser.text("document.getElementById('refusal').textContent");
+    for (token, why) in [("weir-wrong", "not known"), (&reader, "admin")] {
+        send(token);
+        until("a refusal", || refusal().contains(why));
+        assert!(is_visible("ask") && !is_visible("figures"));
+    }
+    send(&format!(" {admin} "));
+    until("figures", || figure(&browser, "requests").is_some());
+    assert!(!is_visible("ask") && state(&browser) == "live");
+    // It is nowhere but in the page's memory, and gone with it.
+    let places = "JSON.stringify([document.documentElement.outerHTML, location.href, document.cookie, {...localStorage}, \
+                  {...sessionStorage}, document.getElementById('token').value])";
+    assert!(!browser.text(places).contains(&admin));
+    assert!(browser.requests().iter().all(|url| !url.contains(&admin)));
+    std::fs::remove_file(tokens.file()).unwrap();
+    tokens.add("other", "--verbs admin");
+    server.signal(rustix::process::Signal::HUP);
+    until("the question again", || is_visible("ask") && !is_visible("figures"));
+    browser.open(&page_of(&server));
+    until("the question after loading it again", || state(&browser) == "waiting for a token");
 }

@@ -1,8 +1,11 @@
 //! What is done with values besides storing them whole and for ever: lists, batches, lifetimes, ranges, codings.
 
 use crate::support::{Answer, Client, Server, mariadb, postgres, until};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 
 /// A server over each kind of store, and what has to live as long as it.
 fn each_store(check: impl Fn(&mut Client, &str)) {
@@ -111,6 +114,46 @@ fn a_list_with_large_values_has_small_pages() {
     let first = document(&client.get("/kv?values=true"));
     assert_eq!(first["keys"].as_array().unwrap().len(), 3);
     assert_eq!(list(&mut client, "values=true").len(), 9);
+}
+
+/// What is longer than 32 KiB is sent in chunks; clients of HTTP/1.0 know none.
+#[test]
+fn a_long_answer_is_the_same_in_chunks_and_without() {
+    let server = Server::start("memory:", &[]);
+    let mut client = server.client();
+    let text: String = ('\u{1}'..'\u{800}').cycle().take(100_000).collect();
+    let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i * 7) as u8).collect();
+    client.put("/kv/bytes", &bytes);
+    client.put("/kv/text", text.as_bytes());
+    let gets: Vec<Value> = ["bytes", "text", "none"].map(|key| json!({"op": "get", "key": key})).into();
+    let lines: String = gets.iter().map(|line| format!("{line}\n")).collect();
+    for atomic in ["", "?atomic=true"] {
+        let answers = batch(&mut client, atomic, &gets);
+        assert_eq!(STANDARD.decode(answers[0]["value_b64"].as_str().unwrap()).unwrap(), bytes);
+        assert_eq!((&answers[1]["value"], &answers[2]["status"]), (&json!(text), &json!(404)));
+        assert_eq!(answers[3], json!({"done": 3, "failed": 1}));
+    }
+    for (path, body) in [("GET /kv?values=true", ""), ("POST /batch", lines.as_str())] {
+        let ask = |version: &str| {
+            let length = body.len();
+            let text =
+                format!("{path} {version}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}");
+            text.into_bytes()
+        };
+        let chunked = client.exchange(&ask("HTTP/1.1"));
+        assert_eq!(chunked.header("transfer-encoding"), Some("chunked"));
+        let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+        stream.write_all(&ask("HTTP/1.0")).unwrap();
+        let mut whole = Vec::new();
+        stream.read_to_end(&mut whole).unwrap();
+        assert!(whole.ends_with(&chunked.body) && whole.starts_with(b"HTTP/1.1 200 "), "{path}");
+        assert!(!whole[..1000].windows(9).any(|part| part.eq_ignore_ascii_case(b"transfer-")));
+    }
+    let page = document(&client.get("/kv?values=true"));
+    assert_eq!((&page["keys"][1]["value"], &page["next"]), (&json!(text), &Value::Null));
+    assert_eq!(client.ask("HEAD", "/kv?values=true", &[], b"").unwrap().status, 200);
+    let lines = client.ask("GET", "/kv?values=true", &[("Accept", "application/x-ndjson")], b"").unwrap();
+    assert_eq!(lines.text().lines().count(), 3);
 }
 
 #[test]

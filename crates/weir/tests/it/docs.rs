@@ -1,10 +1,11 @@
-//! Every command of README and tutorial is run, and its output compared in shape with what stands there.
+//! Every command of README, tutorial and recipes for clients is run, and its output compared in shape with what stands there.
 //!
 //! In a block of the kind `console`, lines that begin with `$ ` are commands; what follows is their output. Numbers, and
 //! durations with their unit, are not compared, nor is what `…` stands for: text within a line, or whole lines. A block of
-//! the kind `toml` is the file whose name, in backquotes, is the last before it.
+//! the kind `toml` is the file whose name, in backquotes, is the last before it. One of the kind `python`, `javascript` or `go` is a
+//! program, which has to end with 0.
 
-use crate::support::PATIENCE;
+use crate::support::{PATIENCE, python};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -18,6 +19,7 @@ const INSTEAD: &[(&str, &str, &str)] = &[
     ("make run", "", "it builds with optimization; other tests run its experiment"),
     ("make test", "", "this test is a part of it"),
     ("weir serve &", "weir serve --listen 127.0.0.1:8080 &", "the test has a port of its own"),
+    ("weir serve --compat", "weir serve --listen 127.0.0.1:8080 --compat", "likewise"),
     ("--window 3s", "--window 300ms --warmup 100ms", "the figures do not matter here"),
     ("--window 2s", "--window 300ms --warmup 100ms", "the figures do not matter here"),
     ("--workload mixed --clients 64", "--workload mixed --clients 64 --window 300ms", "likewise"),
@@ -32,19 +34,28 @@ const MAY_FAIL: &[(&str, &str)] =
     &[("weir selftest", "whether its checks pass depends on what else the machine does")];
 
 /// A command and the output that stands below it.
-struct Step {
+pub(crate) struct Step {
     command: String,
     output: Vec<String>,
 }
 
 /// What a document has, in its order.
-enum Part {
+pub(crate) enum Part {
     Command(Step),
     /// A file and its text.
     File(String, String),
+    /// A command and the program that it runs, which is in a file of this name.
+    Program(&'static str, &'static str, String),
 }
 
-fn parts(text: &str) -> Vec<Part> {
+/// The languages of programs, the commands that run them, and their files.
+pub(crate) const PROGRAMS: [(&str, &str, &str); 3] = [
+    ("python", "python3 recipe.py", "recipe.py"),
+    ("javascript", "node recipe.mjs", "recipe.mjs"),
+    ("go", "go run recipe.go", "recipe.go"),
+];
+
+pub(crate) fn parts(text: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut name = String::new();
     let mut lines = text.lines();
@@ -71,7 +82,11 @@ fn parts(text: &str) -> Vec<Part> {
                     }
                 }
             }
-            _ => {}
+            language => {
+                let program = PROGRAMS.iter().find(|(name, ..)| *name == language);
+                parts
+                    .extend(program.map(|(_, command, file)| Part::Program(command, file, block.join("\n"))));
+            }
         }
     }
     parts
@@ -83,7 +98,8 @@ struct Shell {
     input: ChildStdin,
     done: BufReader<ChildStdout>,
     dir: tempfile::TempDir,
-    port: u16,
+    /// What stands in the documents, and what is used in its place.
+    addresses: [(&'static str, String); 2],
 }
 
 impl Shell {
@@ -95,7 +111,9 @@ impl Shell {
         }
         fs::create_dir(dir.path().join("weir-results")).unwrap();
         let programs = Path::new(env!("CARGO_BIN_EXE_weir")).parent().unwrap();
-        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+        let of_python = python("python3").parent().unwrap().to_owned();
+        let path =
+            format!("{}:{}:{}", programs.display(), of_python.display(), std::env::var("PATH").unwrap());
         let mut child = Command::new("bash")
             .current_dir(dir.path())
             .env("PATH", path)
@@ -106,13 +124,16 @@ impl Shell {
         let mut input = child.stdin.take().unwrap();
         writeln!(input, "trap 'kill $(jobs -p) 2>/dev/null' EXIT").unwrap();
         let done = BufReader::new(child.stdout.take().unwrap());
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Shell { child, input, done, dir, port }
+        // All at once, so that no two are alike.
+        let free = ["127.0.0.1:8080", "127.0.0.1:9000"]
+            .map(|name| (name, TcpListener::bind("127.0.0.1:0").unwrap()));
+        let addresses = free.map(|(name, listener)| (name, listener.local_addr().unwrap().to_string()));
+        Shell { child, input, done, dir, addresses }
     }
 
     /// Runs a command, or starts it where it ends with `&`; gives its exit code and where its output is.
     fn run(&mut self, number: usize, command: &str) -> (i32, String) {
-        let command = command.replace("127.0.0.1:8080", &format!("127.0.0.1:{}", self.port));
+        let command = self.with_addresses(command);
         let output = format!("output-{number}");
         let line = match command.strip_suffix(" &") {
             Some(command) => format!("{command} >{output} 2>&1 & :"),
@@ -124,10 +145,14 @@ impl Shell {
         (code.trim().parse().unwrap_or_else(|_| panic!("{command}: the shell ended")), output)
     }
 
+    fn with_addresses(&self, text: &str) -> String {
+        self.addresses.iter().fold(text.to_owned(), |text, (name, used)| text.replace(name, used))
+    }
+
     fn output(&self, name: &str) -> Vec<String> {
         let text = fs::read(self.dir.path().join(name)).unwrap_or_default();
-        let text =
-            String::from_utf8_lossy(&text).replace(&format!("127.0.0.1:{}", self.port), "127.0.0.1:8080");
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let text = self.addresses.iter().fold(text, |text, (name, used)| text.replace(used, name));
         text.lines().map(str::to_owned).collect()
     }
 }
@@ -222,6 +247,10 @@ fn check(path: &str) {
                 fs::write(shell.dir.path().join(name), text).unwrap();
                 continue;
             }
+            Part::Program(command, file, text) => {
+                fs::write(shell.dir.path().join(file), shell.with_addresses(&text)).unwrap();
+                Step { command: command.to_owned(), output: Vec::new() }
+            }
         };
         let Some(changed) = instead(&command) else { continue };
         let (code, file) = shell.run(number, &changed);
@@ -262,8 +291,13 @@ fn the_commands_of_the_tutorial_do_what_stands_there() {
 }
 
 #[test]
+fn the_recipes_for_clients_do_what_stands_there() {
+    check("docs/clients.md");
+}
+
+#[test]
 fn every_exception_is_of_a_command_that_is_there() {
-    let text: String = ["README.md", "docs/tutorial.md"]
+    let text: String = ["README.md", "docs/tutorial.md", "docs/clients.md"]
         .map(|path| fs::read_to_string(Path::new("../..").join(path)).unwrap())
         .concat();
     let commands: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("$ ")).collect();

@@ -1,29 +1,18 @@
 //! Requests of clients that mean harm or are mistaken, and answers that must not mislead whoever is in between.
 
-use crate::support::{Client, Server, is_long, tried, until, weir};
-use kv::units::Size;
+use crate::support::{Client, Server, tried, until, weir};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
-fn server(flags: &[&str]) -> Server {
+pub(super) fn server(flags: &[&str]) -> Server {
     Server::start("memory:", flags)
 }
 
-/// A process that is killed when dropped.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts a server; its port.
-fn started(command: &mut Command) -> (Child, u16) {
+pub(super) fn started(command: &mut Command) -> (Child, u16) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -32,7 +21,7 @@ fn started(command: &mut Command) -> (Child, u16) {
 }
 
 /// A request of HTTP/1.1 without a body.
-fn request(start: &str, fields: &str) -> Vec<u8> {
+pub(super) fn request(start: &str, fields: &str) -> Vec<u8> {
     format!("{start} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").into_bytes()
 }
 
@@ -381,269 +370,4 @@ fn a_server_that_is_to_outlive_its_terminal_does() {
     assert_eq!(Client::connect((Ipv4Addr::LOCALHOST, port).into()).unwrap().get("/readyz").status, 200);
     kill_process(pid, Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-}
-
-fn gauge(client: &mut Client, name: &str) -> f64 {
-    client.stats()[name].as_f64().unwrap()
-}
-
-fn until_reserved(client: &mut Client, bytes: f64) {
-    until("the reserved memory", || gauge(client, "weir_memory_reserved_bytes") == bytes);
-}
-
-/// Memory of a process, in KiB: `VmRSS`, or `VmHWM`, the most it has had.
-fn memory_kib(pid: u32, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
-    value.trim().strip_suffix(" kB").unwrap().parse().unwrap()
-}
-
-/// As many open files as this process may have.
-fn raise_limit_of_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
-}
-
-/// Announces a value of so many bytes, and sends the first.
-fn announced(server: &Server, bytes: usize) -> Client {
-    let mut client = server.client();
-    client.send(&request("PUT /kv/announced", &format!("Content-Length: {bytes}\r\n"))).unwrap();
-    client.send(b"x").unwrap();
-    client
-}
-
-/// It took 2 MiB for each.
-#[test]
-fn a_length_that_is_announced_takes_no_memory() {
-    const MANY: usize = 1000;
-    raise_limit_of_files();
-    let server = server(&["--memory-budget", "16GiB", "--head-timeout", "1h"]);
-    let mut client = server.client();
-    client.put("/kv/a", b"value");
-    let before = memory_kib(server.pid(), "VmRSS");
-    let hostile: Vec<Client> = (0..MANY).map(|_| announced(&server, 8 << 20)).collect();
-    until_reserved(&mut client, (MANY * (8 << 20)) as f64);
-    let grown = memory_kib(server.pid(), "VmRSS").saturating_sub(before);
-    assert!(grown < 64 << 10, "{grown} KiB");
-    drop(hostile);
-    until_reserved(&mut client, 0.0);
-}
-
-#[test]
-fn a_value_that_does_not_fit_into_memory_is_refused_before_it_is_sent() {
-    const VALUE: usize = 1 << 20;
-    let flags = ["--memory-budget", "4MiB", "--value-bytes", "1MiB", "--head-timeout", "1h"];
-    let server = server(&[&flags[..], &["--compat", "put-kv=127.0.0.1:0"]].concat());
-    let mut client = server.client();
-    assert_eq!(gauge(&mut client, "weir_memory_budget_bytes"), (4 * VALUE) as f64);
-    let mut hostile: Vec<Client> = (0..4).map(|_| announced(&server, VALUE)).collect();
-    until_reserved(&mut client, (4 * VALUE) as f64);
-    for expect in ["", "Expect: 100-continue\r\n"] {
-        let mut refused = server.client();
-        let head = request("PUT /kv/b", &format!("{expect}Content-Length: {VALUE}\r\n"));
-        let answer = refused.exchange(&head);
-        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
-        assert_eq!(answer.header("weir-outcome"), Some("not-applied"));
-        assert_eq!(answer.problem()["code"], "overloaded");
-        refused.finish_sending();
-        assert!(refused.is_closed());
-    }
-    let mut refused = server.client();
-    let mut bytes = request("PUT /kv/b", "Transfer-Encoding: chunked\r\n");
-    bytes.extend(format!("{VALUE:x}\r\n{}", "x".repeat(60_000)).into_bytes());
-    assert_eq!(refused.exchange(&bytes).status, 503, "its length is not announced");
-    let mut refused = Client::connect(server.compat("put-kv")).unwrap();
-    assert_eq!(refused.exchange(&request("POST /b", &format!("Content-Length: {VALUE}\r\n"))).status, 503);
-    assert!(gauge(&mut client, "weir_shed_total{reason=\"memory\"}") >= 4.0);
-
-    assert_eq!(client.put("/kv/small", &[b'x'; 36 << 10]).status, 201, "there is room for small ones");
-    assert_eq!(client.get("/kv/b").status, 404);
-
-    // One is given up and one is completed.
-    drop(hostile.pop());
-    until_reserved(&mut client, (3 * VALUE) as f64);
-    let mut complete = hostile.pop().unwrap();
-    assert_eq!(complete.exchange(&vec![b'x'; VALUE - 1]).status, 201);
-    until_reserved(&mut client, (2 * VALUE) as f64);
-    assert_eq!(client.put("/kv/b", &vec![b'x'; VALUE]).status, 201);
-    // Two chunks that fit, and one that is malformed.
-    let mut bytes = request("PUT /kv/b", "Transfer-Encoding: chunked\r\n");
-    bytes.extend(format!("ea60\r\n{}\r\nnone\r\n", "x".repeat(60_000)).into_bytes());
-    assert_eq!(server.client().exchange(&bytes).status, 400);
-    drop(hostile);
-    until_reserved(&mut client, 0.0);
-    let whole: Vec<Client> = (0..4).map(|_| announced(&server, VALUE)).collect();
-    until_reserved(&mut client, (4 * VALUE) as f64);
-    drop(whole);
-}
-
-/// Of a value that the cache drops meanwhile, nobody else knows.
-#[test]
-fn an_answer_counts_until_it_is_sent() {
-    // More than the sockets take.
-    const VALUE: usize = 32 << 20;
-    let server = server(&["--memory-budget", "48MiB", "--value-bytes", "32MiB", "--head-timeout", "1h"]);
-    let mut client = server.client();
-    assert_eq!(client.put("/kv/a", &vec![b'x'; VALUE]).status, 201);
-    let mut slow = server.client();
-    slow.send(&request("GET /kv/a", "")).unwrap();
-    until_reserved(&mut client, VALUE as f64);
-    let refused = client.get("/kv/a");
-    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
-    assert_eq!(
-        (refused.problem()["code"].as_str(), refused.header("weir-outcome")),
-        (Some("overloaded"), None)
-    );
-    assert_eq!(client.ask("HEAD", "/kv/a", &[], b"").unwrap().status, 200, "nothing of it is sent");
-    assert_eq!(slow.answer(false).unwrap().body.len(), VALUE);
-    until_reserved(&mut client, 0.0);
-    assert_eq!(client.get("/kv/a").body.len(), VALUE);
-    // Nobody reads it, and then its client is gone.
-    let mut gone = server.client();
-    gone.send(&request("GET /kv/a", "")).unwrap();
-    until_reserved(&mut client, VALUE as f64);
-    drop(gone);
-    until_reserved(&mut client, 0.0);
-}
-
-/// Those of compatibility APIs are copied, and those to several requests.
-#[test]
-fn copied_answers_count_while_nobody_reads_them() {
-    const VALUE: usize = 32 << 20;
-    let flags = ["--memory-budget", "48MiB", "--value-bytes", "32MiB", "--head-timeout", "1h"];
-    let server = server(&[&flags[..], &["--compat", "put-kv=127.0.0.1:0"]].concat());
-    let mut client = server.client();
-    assert_eq!(client.put("/kv/a", &vec![b'x'; VALUE]).status, 201);
-    let slow = || {
-        let mut slow = Client::connect(server.compat("put-kv")).unwrap();
-        slow.send(&request("GET /kv/a", "")).unwrap();
-        slow
-    };
-    let first = slow();
-    until("the answer counts", || gauge(&mut client, "weir_memory_reserved_bytes") >= VALUE as f64);
-    let mut second = slow();
-    until("it does not fit", || gauge(&mut client, "weir_shed_total{reason=\"memory\"}") >= 1.0);
-    assert!(second.answer(false).is_err(), "the connection is closed in the middle");
-    drop(first);
-    until_reserved(&mut client, 0.0);
-}
-
-#[test]
-fn a_value_that_the_store_refuses_counts_no_longer() {
-    let flags = ["--memory-budget", "8MiB", "--lab", "--inject", "store_worker=500ms"];
-    let server = server(&[&flags[..], &["--store-timeout", "50ms"]].concat());
-    let mut client = server.client();
-    let status = client.put("/kv/a", &vec![b'x'; 1 << 20]).status;
-    assert!(status >= 500, "{status}");
-    until_reserved(&mut client, 0.0);
-}
-
-/// What was sent quickly bought one second of silence for each KiB.
-#[test]
-fn a_client_that_trickles_is_ended_whatever_it_sent_before() {
-    const VALUE: usize = 8 << 20;
-    let server = server(&["--head-timeout", "500ms"]);
-    let mut client = server.client();
-    let mut slow = announced(&server, VALUE);
-    // On a machine that stalls it may be too late already.
-    let _ = slow.send(&vec![b'x'; VALUE - 100_000]);
-    // Each byte in time after the one before, which was enough for hours.
-    let pause = std::time::Duration::from_millis(100);
-    let answered = (0..600).any(|_| {
-        std::thread::sleep(pause);
-        slow.send(b"x").is_err() || slow.has_answer()
-    });
-    assert!(answered, "it goes on");
-    assert_eq!(gauge(&mut client, "weir_http_requests_total{method=\"PUT\",code=\"408\"}"), 1.0);
-    until_reserved(&mut client, 0.0);
-}
-
-/// 18,976 of the connections fit where a process may have 20,000 files; the others are refused.
-#[test]
-fn hostile_connections_take_no_more_memory_than_the_server_said() {
-    const VALUE: usize = 8 << 20;
-    /// So many large values fit.
-    const LARGE: usize = 16;
-    /// It is not counted.
-    const SMALL: usize = 32 << 10;
-    let many = if is_long() { 19_000 } else { 1_000 };
-    raise_limit_of_files();
-    let mut command = weir();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "2", "--store", "memory:"]);
-    command.args(["--memory-budget", "128MiB", "--cache-bytes", "64MiB"]);
-    command.args(["--head-timeout", "1h", "--idle-timeout", "1h"]);
-    let (child, port) = started(command.stderr(Stdio::piped()));
-    let mut server = Killed(child);
-    let said = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let said = said.take(100).find(|line| line.contains("memory: ")).unwrap();
-    let size = |before: &str| {
-        let text = said.split_once(before).unwrap().0.rsplit(' ').next().unwrap();
-        text.parse::<Size>().unwrap().0
-    };
-    let (budget, each) = (size(" for request bodies"), size(" for each of up to"));
-    assert_eq!(budget, (LARGE * VALUE) as u64);
-
-    let connect = || Client::connect((Ipv4Addr::LOCALHOST, port).into()).unwrap();
-    let mut normal = connect();
-    assert_eq!(normal.put("/kv/large", &vec![b'x'; VALUE]).status, 201);
-    assert_eq!(normal.get("/kv/large").body.len(), VALUE);
-    let before = memory_kib(server.0.id(), "VmRSS") << 10;
-    // Half of the budget: a large body is announced, and a little of it sent.
-    let announce = |client: &mut Client| {
-        client.send(&request("PUT /kv/announced", &format!("Content-Length: {VALUE}\r\n"))).unwrap();
-        client.send(&[b'x'; 4 << 10]).unwrap();
-    };
-    let mut hostile: Vec<Client> = (0..LARGE / 2).map(|_| connect()).collect();
-    hostile.iter_mut().for_each(announce);
-    until_reserved(&mut normal, (LARGE / 2 * VALUE) as f64);
-    // The other half: a large answer is not read.
-    let get = request("GET /kv/large", "");
-    for _ in 0..LARGE / 2 {
-        let mut client = connect();
-        client.send(&get).unwrap();
-        hostile.push(client);
-    }
-    until_reserved(&mut normal, (LARGE * VALUE) as f64);
-    // All others are refused that, and go on to take what they get without.
-    let small =
-        [&get[..], &request("PUT /kv/small", &format!("Content-Length: {SMALL}\r\n")), &[b'x'; SMALL - 1]]
-            .concat();
-    let mut refused = 0;
-    while hostile.len() < many {
-        let mut client = connect();
-        if hostile.len().is_multiple_of(100) {
-            announce(&mut client);
-            assert_eq!(client.answer(false).unwrap().status, 503);
-            client = connect();
-        }
-        // One above the limit of connections may be closed by now.
-        refused += u32::from(client.send(&small).is_err());
-        hostile.push(client);
-        if hostile.len().is_multiple_of(100) {
-            assert_eq!(normal.put("/kv/a", b"value").status, if hostile.len() == 100 { 201 } else { 204 });
-            assert_eq!(normal.get("/kv/a").text(), "value");
-        }
-    }
-    // Those that were not refused have all arrived if each can be completed.
-    let mut completed = 0;
-    for client in hostile.iter_mut().skip(LARGE) {
-        let answers = client.answer(false).and_then(|refusal| {
-            assert_eq!(refusal.status, 503);
-            client.send(b"x")?;
-            client.answer(false)
-        });
-        match answers {
-            Ok(answer) => {
-                assert!(matches!(answer.status, 201 | 204));
-                completed += 1;
-            }
-            Err(_) => refused += 1,
-        }
-    }
-    assert!(completed >= many * 9 / 10, "{completed} were completed, {refused} refused");
-    assert_eq!(gauge(&mut normal, "weir_memory_reserved_bytes"), (LARGE * VALUE) as f64);
-    let grown = (memory_kib(server.0.id(), "VmHWM") << 10).saturating_sub(before);
-    let most = budget + many as u64 * each;
-    assert!(grown <= most, "{many} connections take {grown} bytes, more than {most}");
 }

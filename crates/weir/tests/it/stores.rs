@@ -29,6 +29,7 @@ fn postgres_keeps_the_contract() {
 fn rows_and_epoch_in_postgres_outlive_the_server() {
     let postgres = postgres();
     let url = postgres.url();
+    block_on(contract::keeps_events(|| store::open(&url).unwrap()));
     block_on(contract::survives_reopening(|| store::open(&url).unwrap()));
 }
 
@@ -42,6 +43,7 @@ fn mariadb_keeps_the_contract() {
 fn rows_and_epoch_in_mariadb_outlive_the_server() {
     let mariadb = mariadb();
     let url = mariadb.url();
+    block_on(contract::keeps_events(|| store::open(&url).unwrap()));
     block_on(contract::survives_reopening(|| store::open(&url).unwrap()));
 }
 

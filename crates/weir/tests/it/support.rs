@@ -7,6 +7,7 @@ use lab_run::harness::{DatabaseOptions, DatabaseServer};
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -178,6 +179,15 @@ pub(crate) fn is_long() -> bool {
     std::env::var_os("WEIR_TEST_LONG").is_some()
 }
 
+/// A program that `scripts/setup.sh` has installed with Python's package manager.
+pub(crate) fn python(program: &str) -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"));
+    let path = cache.join("weir/python/bin").join(program);
+    assert!(path.exists(), "no {program}; run: scripts/setup.sh python");
+    path
+}
+
 /// A private PostgreSQL. It counts itself, so that the test command can say how many tests had a real one.
 pub(crate) fn postgres() -> DatabaseServer {
     postgres_with(&[])
@@ -221,8 +231,8 @@ fn options(settings: &[(&str, &str)]) -> DatabaseOptions {
     DatabaseOptions { settings, ..DatabaseOptions::default() }
 }
 
-/// Leaves a line in the ledger: the database, its version, and the test that had it.
-fn count(database: &str, version: &str) {
+/// Leaves a line in the ledger: the database, its version, and the test that had it; or `untested`, and what.
+pub(crate) fn count(database: &str, version: &str) {
     if let Some(ledger) = std::env::var_os("WEIR_TEST_LEDGER") {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(ledger).unwrap();
         let name = std::thread::current().name().unwrap_or("?").to_owned();
@@ -357,12 +367,35 @@ impl<S: Read + Write> Client<S> {
             (name.to_ascii_lowercase(), value.trim().to_owned())
         };
         let headers: Vec<(String, String)> = lines[1..].iter().map(split).collect();
-        let length = headers.iter().find(|(name, _)| name == "content-length");
-        let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
         let has_body = !to_head && status != 304 && status >= 200;
-        let mut body = vec![0; if has_body { length } else { 0 }];
-        self.stream.read_exact(&mut body)?;
+        let body = if !has_body {
+            Vec::new()
+        } else if headers.contains(&("transfer-encoding".to_owned(), "chunked".to_owned())) {
+            self.chunks()?
+        } else {
+            let length = headers.iter().find(|(name, _)| name == "content-length");
+            let mut body = vec![0; length.map_or(0, |(_, value)| value.parse().unwrap())];
+            self.stream.read_exact(&mut body)?;
+            body
+        };
         Ok(Answer { status, headers, body })
+    }
+
+    fn chunks(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let mut line = String::new();
+            self.stream.read_line(&mut line)?;
+            let length = usize::from_str_radix(line.trim_end(), 16).map_err(std::io::Error::other)?;
+            let start = body.len();
+            body.resize(start + length + 2, 0);
+            self.stream.read_exact(&mut body[start..])?;
+            assert!(body.ends_with(b"\r\n"));
+            body.truncate(start + length);
+            if length == 0 {
+                return Ok(body);
+            }
+        }
     }
 
     /// Sends bytes as they are and reads one answer.

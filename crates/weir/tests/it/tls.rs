@@ -30,7 +30,7 @@ impl Authority {
                         [leaf]\nbasicConstraints=critical,CA:FALSE\nsubjectAltName=DNS:localhost,IP:127.0.0.1\n";
         fs::write(directory.path().join("settings"), settings).unwrap();
         let authority = Authority { directory };
-        authority.openssl(&["-extensions", "ca"], "ca");
+        authority.openssl(&["-extensions", "ca", "-days", "2"], "ca");
         authority
     }
 
@@ -40,13 +40,19 @@ impl Authority {
 
     /// Makes `NAME.pem` and `NAME.key`, signed by the authority.
     pub(crate) fn issue(&self, name: &str) -> (PathBuf, PathBuf) {
-        self.openssl(&["-extensions", "leaf", "-CA", "ca.pem", "-CAkey", "ca.key"], name);
+        self.issue_for(name, 2)
+    }
+
+    /// The same for so many days.
+    fn issue_for(&self, name: &str, days: u32) -> (PathBuf, PathBuf) {
+        let days = days.to_string();
+        self.openssl(&["-extensions", "leaf", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", &days], name);
         (self.file(&format!("{name}.pem")), self.file(&format!("{name}.key")))
     }
 
     fn openssl(&self, how: &[&str], name: &str) {
         let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
-        let curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
+        let curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
         let made = Command::new("openssl")
             .args(["req", "-x509", "-config", "settings", "-out", &certificate, "-keyout", &key])
             .args(curve)
@@ -273,6 +279,31 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
+}
+
+#[test]
+fn the_end_of_the_certificate_in_use_is_a_metric() {
+    let (authority, server, config) = start(&[]);
+    let end = |name: &str| {
+        let file = authority.file(&format!("{name}.pem"));
+        let mut asked = Command::new("openssl");
+        asked.args(["x509", "-noout", "-enddate", "-dateopt", "iso_8601", "-in"]);
+        let told = String::from_utf8(asked.arg(file).output().unwrap().stdout).unwrap();
+        let at = told.trim().strip_prefix("notAfter=").unwrap().replace(' ', "T");
+        let since = humantime::parse_rfc3339(&at).unwrap().duration_since(std::time::UNIX_EPOCH);
+        since.unwrap().as_secs_f64()
+    };
+    let mut client = connect(&config, server.address).unwrap();
+    let mut shown = || count(&mut client, "weir_tls_certificate_expiry_timestamp_seconds");
+    assert_eq!(shown(), end("server"));
+    authority.issue_for("next", 100);
+    for extension in ["key", "pem"] {
+        let file = |name: &str| authority.file(&format!("{name}.{extension}"));
+        fs::copy(file("next"), file("server")).unwrap();
+    }
+    server.signal(Signal::HUP);
+    let next = end("next");
+    until("the new end", || shown() == next);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tables that others made, served as they are: what stands in them, what others write meanwhile, and what cannot work.
 
-use crate::support::{Answer, Client, Server, postgres, until, weir};
+use crate::support::{Answer, Client, Server, mariadb, postgres, until, weir};
 use lab_run::harness::DatabaseServer;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use store::{self, Kind, Part, contract};
@@ -29,20 +29,40 @@ fn put_if(client: &mut Client, path: &str, header: (&str, &str), body: &[u8]) ->
 
 #[test]
 fn a_table_of_bytes_keeps_the_contract() {
-    let database = postgres();
-    database
-        .ask("CREATE TABLE things (name bytea PRIMARY KEY, body bytea NOT NULL, note text DEFAULT 'x')")
-        .unwrap();
-    let url = url_of(&database, "things");
+    keeps_the_contract(&postgres(), "name bytea PRIMARY KEY, body bytea NOT NULL, note text DEFAULT 'x'");
+}
+
+#[test]
+fn a_table_of_bytes_in_mariadb_keeps_the_contract() {
+    let columns = "name VARBINARY(1024) PRIMARY KEY, body LONGBLOB NOT NULL, note VARCHAR(9) DEFAULT 'x'";
+    keeps_the_contract(&mariadb(), columns);
+}
+
+fn keeps_the_contract(database: &DatabaseServer, columns: &str) {
+    database.ask(&format!("CREATE TABLE things ({columns})")).unwrap();
+    let url = url_of(database, "things");
     block_on(contract::all(store::open(&url).unwrap().as_ref()));
     block_on(contract::survives_reopening(|| store::open(&url).unwrap()));
 }
 
 #[test]
 fn rows_that_were_there_are_served_and_written_and_keep_their_other_columns() {
-    let database = postgres();
-    let columns = "name text PRIMARY KEY, body text, owner text NOT NULL DEFAULT 'nobody'";
-    let server = served(&database, columns, &[]);
+    serves_what_was_there(
+        &postgres(),
+        "name text PRIMARY KEY, body text, owner text NOT NULL DEFAULT 'nobody'",
+    );
+}
+
+#[test]
+fn rows_that_were_there_in_mariadb_are_served_and_written_and_keep_their_other_columns() {
+    serves_what_was_there(
+        &mariadb(),
+        "name VARCHAR(99) COLLATE utf8mb4_bin PRIMARY KEY, body TEXT, owner VARCHAR(99) NOT NULL DEFAULT 'nobody'",
+    );
+}
+
+fn serves_what_was_there(database: &DatabaseServer, columns: &str) {
+    let server = served(database, columns, &[]);
     database.ask("INSERT INTO settings VALUES ('a', 'old', 'me'), ('null', NULL, 'me')").unwrap();
     let mut client = server.client();
     let old = client.get("/kv/a");
@@ -59,7 +79,7 @@ fn rows_that_were_there_are_served_and_written_and_keep_their_other_columns() {
     let (a, b) = (etag(&client.get("/kv/a")), client.get("/kv/b"));
     server.kill();
     database.ask("UPDATE settings SET body = 'theirs' WHERE name = 'a'").unwrap();
-    let server = Server::start(&url_of(&database, "settings"), &[]);
+    let server = Server::start(&url_of(database, "settings"), &[]);
     let mut client = server.client();
     assert_eq!(
         (client.get("/kv/b").header("content-type"), etag(&client.get("/kv/b"))),
@@ -99,16 +119,26 @@ fn what_other_programs_write_is_seen_at_once_and_decides_conditions() {
 /// Both add to one number, each by its own means: none of the additions is lost.
 #[test]
 fn no_update_is_lost_between_weir_and_another_program() {
+    let columns = "name text PRIMARY KEY, body text NOT NULL";
+    loses_no_update(&postgres(), columns, "(body::int + 1)::text");
+}
+
+#[test]
+fn no_update_is_lost_between_weir_and_another_program_in_mariadb() {
+    let columns = "name VARCHAR(9) COLLATE utf8mb4_bin PRIMARY KEY, body TEXT NOT NULL";
+    loses_no_update(&mariadb(), columns, "body + 1");
+}
+
+fn loses_no_update(database: &DatabaseServer, columns: &str, sum: &str) {
     const EACH: usize = 50;
-    let database = postgres();
-    let server = served(&database, "name text PRIMARY KEY, body text NOT NULL", &["--foreign-writers"]);
+    let server = served(database, columns, &["--foreign-writers"]);
     server.client().put("/kv/n", b"0");
     let is_done = AtomicBool::new(false);
     let theirs = std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             let mut count = 0;
             while !is_done.load(Relaxed) {
-                database.ask("UPDATE settings SET body = (body::int + 1)::text").unwrap();
+                database.ask(&format!("UPDATE settings SET body = {sum}")).unwrap();
                 count += 1;
             }
             count
@@ -199,6 +229,81 @@ fn keys_and_values_that_do_not_fit_are_refused_as_the_clients_fault() {
 }
 
 #[test]
+fn tables_of_mariadb_take_what_fits_and_see_what_others_write() {
+    let database = mariadb();
+    let numbers = served(&database, "name INT PRIMARY KEY, body VARCHAR(3) NOT NULL", &["--foreign-writers"]);
+    let mut client = numbers.client();
+    for (method, path, body, said) in [
+        ("GET", "/kv/abc", "", "column name of settings, which is int"),
+        ("DELETE", "/kv/007", "", "the key does not fit"),
+        ("PUT", "/kv/1", "long", "Data too long"),
+        ("PUT", "/kv/1", "\0", "the value does not fit"),
+    ] {
+        let answer = client.ask(method, path, &[], body.as_bytes()).unwrap();
+        assert_eq!((answer.status, answer.problem()["code"].as_str()), (400, Some("unfit")), "{answer:?}");
+        assert!(answer.text().contains(said), "{path}: {}", answer.text());
+    }
+    assert_eq!(client.put("/kv/-12", "\u{fc}".as_bytes()).status, 201);
+    let mine = client.get("/kv/-12");
+    assert_eq!(mine.text(), "\u{fc}");
+    database.ask("UPDATE settings SET body = 'new'").unwrap();
+    assert_eq!(client.get("/kv/-12").text(), "new");
+    assert_eq!(put_if(&mut client, "/kv/-12", ("If-Match", &etag(&mine)), b"3"), 412);
+    database.ask("UPDATE settings SET body = '\u{fc}'").unwrap();
+    assert_eq!(etag(&client.get("/kv/-12")), etag(&mine), "the same bytes again are the same entity");
+    database.ask("DELETE FROM settings").unwrap();
+    assert_eq!(client.get("/kv/-12").status, 404);
+    database.ask("INSERT INTO settings VALUES (5, '7')").unwrap();
+    assert_eq!(put_if(&mut client, "/kv/5", ("If-None-Match", "*"), b"8"), 412);
+    assert_eq!(client.put("/kv/5", b"8").status, 204);
+    assert_eq!(client.get("/kv?limit=1").status, 501);
+    let rows = database.ask("SELECT name, body FROM settings").unwrap();
+    assert_eq!(rows, [["5", "8"]]);
+}
+
+#[test]
+fn a_table_of_mariadb_that_cannot_work_is_refused_with_a_remedy() {
+    const BIN: &str = "name VARCHAR(9) COLLATE utf8mb4_bin PRIMARY KEY";
+    let database = mariadb();
+    for (columns, parts) in [
+        ("name VARBINARY(9), body TEXT".to_owned(), &["CREATE UNIQUE INDEX `name` ON `t` (`name`)"][..]),
+        ("name TEXT COLLATE utf8mb4_bin, body TEXT, UNIQUE (name(5))".into(), &["is not unique by itself"]),
+        (
+            "name VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, body TEXT".into(),
+            &["takes different keys as equal", "utf8mb4_general_ci", "COLLATE utf8mb4_bin"],
+        ),
+        (format!("{BIN}, body TEXT, must INT NOT NULL"), &["ALTER TABLE `t` ALTER `must` SET DEFAULT"]),
+        (format!("{BIN}, body TEXT, other INT UNIQUE"), &["the column other of t is unique too"]),
+        (format!("{BIN}, body INT"), &["body of t is int; values are varbinary"]),
+        ("name FLOAT PRIMARY KEY, body TEXT".into(), &["name of t is float; keys are varbinary"]),
+        ("name INT UNSIGNED PRIMARY KEY, body TEXT".into(), &["int unsigned"]),
+        (format!("{BIN}, content TEXT"), &["has no column body; it has name, content"]),
+        (format!("{BIN}, body TEXT AS (name) STORED"), &["body", "is generated"]),
+    ] {
+        database.ask("DROP TABLE IF EXISTS t").unwrap();
+        database.ask(&format!("CREATE TABLE t ({columns})")).unwrap();
+        check_refused(&url_of(&database, "t"), parts);
+    }
+    database.ask("DROP TABLE t").unwrap();
+    database.ask(&format!("CREATE TABLE t ({BIN}, body TEXT) ENGINE = MyISAM")).unwrap();
+    check_refused(&url_of(&database, "t"), &["MyISAM", "ALTER TABLE `t` ENGINE = InnoDB"]);
+    check_refused(&url_of(&database, "nowhere"), &["there is no table nowhere"]);
+    database.ask("ALTER TABLE t ENGINE = InnoDB").unwrap();
+    let name = &database.ask("SELECT DATABASE()").unwrap()[0][0];
+    database.ask("CREATE USER plain@localhost").unwrap();
+    database.ask("CREATE USER plain@'127.0.0.1'").unwrap();
+    for host in ["localhost", "127.0.0.1"] {
+        database.ask(&format!("GRANT SELECT ON {name}.t TO plain@'{host}'")).unwrap();
+        database.ask(&format!("GRANT CREATE ON {name}.* TO plain@'{host}'")).unwrap();
+    }
+    let url = url_of(&database, "t").replace("weir@", "plain@");
+    check_refused(
+        &url,
+        &["lacks rights on the table t; run GRANT SELECT, INSERT, UPDATE, DELETE ON `t` TO `plain`@"],
+    );
+}
+
+#[test]
 fn a_table_that_cannot_work_is_refused_with_a_remedy() {
     let database = postgres();
     for (columns, parts) in [
@@ -235,20 +340,22 @@ fn a_table_that_cannot_work_is_refused_with_a_remedy() {
         check_refused(&url, &[grant]);
         database.ask(grant).unwrap();
     }
-    drop(block_on(store::open(&url).unwrap().acquire(Part::WHOLE)).unwrap());
+    acquire(&url).unwrap();
+}
+
+/// Acquires a store whose last holder may have only just gone.
+fn acquire(url: &str) -> Result<(), store::Error> {
+    let store = store::open(url)?;
+    loop {
+        match block_on(store.acquire(Part::WHOLE)) {
+            Err(error) if error.kind() == Kind::Taken || error.to_string().contains("is given twice") => {}
+            done => return done.map(drop),
+        }
+    }
 }
 
 fn check_refused(url: &str, parts: &[&str]) {
-    let refused = store::open(url).and_then(|store| {
-        loop {
-            match block_on(store.acquire(Part::WHOLE)) {
-                // The one before has only just gone.
-                Err(error) if error.kind() == Kind::Taken || error.to_string().contains("is given twice") => {
-                }
-                done => break done.map(drop),
-            }
-        }
-    });
+    let refused = acquire(url);
     let error = refused.expect_err(url);
     let said = error.to_string();
     assert_eq!(error.kind(), Kind::Config, "{said}");

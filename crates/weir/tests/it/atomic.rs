@@ -1,0 +1,185 @@
+//! Atomic batches beside single requests: every key stays linearizable, and no batch is seen in part.
+
+use crate::support::{Answer, Client, Server, is_long, mariadb, postgres};
+use load::linearizability::{Action, Call, NEVER, Outcome, Value, check};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use serde_json::{Value as Json, json};
+use std::time::Instant;
+
+const CLIENTS: u32 = 12;
+/// Keys of single requests and of batches; and two that only batches write, always both.
+const KEYS: u64 = 5;
+const PAIR: [u64; 2] = [100, 101];
+
+struct AtomicClient {
+    client: Client,
+    number: u32,
+    written: u64,
+    begin: Instant,
+    calls: Vec<Call>,
+}
+
+impl AtomicClient {
+    fn now(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+
+    fn value(&mut self) -> Value {
+        self.written += 1;
+        Value::written(self.number, self.written)
+    }
+
+    fn record(&mut self, invoked: u64, key: u64, (action, value, outcome): (Action, Value, Outcome)) {
+        let returned = if outcome == Outcome::Unknown { NEVER } else { self.now() };
+        self.calls.push(Call { key, client: self.number, invoked, returned, action, value, outcome });
+    }
+
+    fn single(&mut self, key: u64, kind: u64) {
+        let path = format!("/kv/key{key}");
+        let invoked = self.now();
+        let (action, value, answer) = match kind {
+            0 => (Action::Get, Value::ABSENT, self.client.get(&path)),
+            1 => {
+                let value = self.value();
+                (Action::Write, value, self.client.put(&path, value.0.to_string().as_bytes()))
+            }
+            _ => (Action::Write, Value::ABSENT, self.client.ask("DELETE", &path, &[], b"").unwrap()),
+        };
+        let found = if action == Action::Get { value_of(&answer) } else { value };
+        self.record(invoked, key, (action, found, outcome_of(&answer)));
+    }
+
+    /// A batch of `lines`, each with its key and what it does; the values that its gets found.
+    fn batch(&mut self, lines: &[(u64, Action, Value)]) -> Vec<Value> {
+        let text: String = lines
+            .iter()
+            .map(|(key, action, value)| {
+                let mut line = match (action, *value) {
+                    (Action::Get, _) => json!({ "op": "get", "key": format!("key{key}") }),
+                    (_, Value::ABSENT) => json!({ "op": "delete", "key": format!("key{key}") }),
+                    (_, Value(value)) => {
+                        json!({ "op": "put", "key": format!("key{key}"), "value": value.to_string() })
+                    }
+                };
+                if *action == Action::WriteIf(Value::ABSENT) {
+                    line["if_none_match"] = "*".into();
+                }
+                format!("{line}\n")
+            })
+            .collect();
+        let invoked = self.now();
+        let answer = self.client.ask("POST", "/batch?atomic=true", &[], text.as_bytes()).unwrap();
+        let failed = (answer.status == 412).then(|| {
+            let problem = answer.problem();
+            let detail = problem["detail"].as_str().unwrap();
+            let line = detail.split("line ").nth(1).and_then(|rest| rest.split([' ', ':', ',']).next());
+            line.and_then(|line| line.parse::<usize>().ok()).unwrap_or_else(|| panic!("{detail}")) - 1
+        });
+        let text = answer.text();
+        let mut answers = text.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
+        let mut found = Vec::new();
+        for (index, &(key, action, value)) in lines.iter().enumerate() {
+            let outcome = match failed {
+                Some(failed) if failed == index => Outcome::PreconditionFailed,
+                Some(_) => Outcome::NotApplied,
+                None => outcome_of(&answer),
+            };
+            let value = match (action, outcome) {
+                (Action::Get, Outcome::Done) => {
+                    let value =
+                        answers.next().unwrap()["value"].as_str().map_or(0, |text| text.parse().unwrap());
+                    found.push(Value(value));
+                    Value(value)
+                }
+                (_, Outcome::Done) => {
+                    answers.next();
+                    value
+                }
+                _ => value,
+            };
+            // A read that failed says nothing.
+            if action != Action::Get || outcome == Outcome::Done {
+                self.record(invoked, key, (action, value, outcome));
+            }
+        }
+        found
+    }
+}
+
+fn outcome_of(answer: &Answer) -> Outcome {
+    match answer.status {
+        200 | 201 | 204 | 404 => Outcome::Done,
+        412 => Outcome::PreconditionFailed,
+        _ if answer.header("weir-outcome") == Some("unknown") => Outcome::Unknown,
+        _ => Outcome::NotApplied,
+    }
+}
+
+fn value_of(answer: &Answer) -> Value {
+    if answer.status == 404 { Value::ABSENT } else { Value(answer.text().parse().unwrap()) }
+}
+
+fn check_store(store: &str) {
+    let server = Server::start(store, &[]);
+    let begin = Instant::now();
+    let operations = if is_long() { 20_000 } else { 200 };
+    let clients: Vec<_> = (1..=CLIENTS)
+        .map(|number| {
+            let client = server.client();
+            std::thread::spawn(move || {
+                let mut client = AtomicClient { client, number, written: 0, begin, calls: Vec::new() };
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(u64::from(number));
+                for _ in 0..operations {
+                    let mut below = |most: u64| random.next_u64() % most;
+                    let (one, other) = (below(KEYS), below(KEYS - 1));
+                    let other = (one + 1 + other) % KEYS;
+                    match below(10) {
+                        0..4 => client.single(one, below(3)),
+                        4 => drop(
+                            client.batch(&[(one, Action::Get, Value(1)), (other, Action::Get, Value(1))]),
+                        ),
+                        5 => {
+                            let value = client.value();
+                            client.batch(&[
+                                (one, Action::Write, Value::ABSENT),
+                                (other, Action::Write, value),
+                                (other, Action::Get, Value(1)),
+                            ]);
+                        }
+                        6 | 7 => {
+                            let (first, second) = (client.value(), client.value());
+                            client.batch(&[
+                                (other, Action::Write, first),
+                                (one, Action::WriteIf(Value::ABSENT), second),
+                            ]);
+                        }
+                        8 => {
+                            let value = client.value();
+                            client.batch(&PAIR.map(|key| (key, Action::Write, value)));
+                        }
+                        _ => {
+                            let pair = client.batch(&PAIR.map(|key| (key, Action::Get, Value(1))));
+                            assert!(pair.first() == pair.last(), "a batch was seen in part: {pair:?}");
+                        }
+                    }
+                }
+                client.calls
+            })
+        })
+        .collect();
+    let calls: Vec<Call> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+    let report = check(calls, |_| Some(Value::ABSENT), |key| format!("key{key}"));
+    assert!(report.operations > u64::from(CLIENTS) * operations);
+    assert_eq!((report.violations, report.not_decided), (0, 0), "{store}: {}", report.history.join("\n"));
+}
+
+#[test]
+fn atomic_batches_keep_every_key_linearizable() {
+    let directory = tempfile::tempdir().unwrap();
+    let (postgres, mariadb) = (postgres(), mariadb());
+    let embedded = format!("file:{}/store", directory.path().display());
+    for store in ["memory:", &embedded, &postgres.url(), &mariadb.url()] {
+        check_store(store);
+    }
+}
