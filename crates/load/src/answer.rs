@@ -4,6 +4,7 @@
 //! search them.
 
 use super::dialect::OperationTemplate;
+use super::mix::Operation;
 use super::request::Request;
 use http1::response::{self, Familiar};
 use http1::{Decoder, Framing, Reject, Slots};
@@ -45,11 +46,17 @@ pub enum Fault {
     Http503Unknown,
     /// Status 504: whether it happened is unknown.
     Http504,
+    /// Another status than those of a success, below 400.
+    UnexpectedStatus,
+    /// The body lacks what it should have.
+    UnexpectedBody,
+    /// No TLS session could be made, or it broke.
+    Tls,
 }
 
 impl Fault {
     /// All of them with their names in reports; a fault's place here is `fault as usize`.
-    pub const ALL: [(Fault, &str); 15] = [
+    pub const ALL: [(Fault, &str); 18] = [
         (Fault::Refused, "refused"),
         (Fault::Reset, "reset"),
         (Fault::ClosedEarly, "closed_early"),
@@ -65,6 +72,9 @@ impl Fault {
         (Fault::Http503NotApplied, "http_503_not_applied"),
         (Fault::Http503Unknown, "http_503_unknown"),
         (Fault::Http504, "http_504"),
+        (Fault::UnexpectedStatus, "unexpected_status"),
+        (Fault::UnexpectedBody, "unexpected_body"),
+        (Fault::Tls, "tls"),
     ];
 }
 
@@ -165,7 +175,7 @@ impl Answer {
     /// What a complete answer means for `request`.
     pub(super) fn verdict(&self, request: &Request, absent_is_success: bool) -> Outcome {
         let form = request.form;
-        let ok = form.ok.contains(&self.status);
+        let ok = form.ok.contains(self.status);
         let absent = form.absent.contains(&self.status) || ok && self.says_absent(form);
         match self.status {
             _ if ok
@@ -175,6 +185,9 @@ impl Answer {
             }
             _ if absent && request.operation.is_conditional() => Ok(Success::PreconditionFailed),
             _ if absent && absent_is_success => Ok(Success::Absent),
+            _ if ok && form.body_pattern.as_ref().is_some_and(|pattern| !pattern.is_match(&self.kept)) => {
+                Err(Fault::UnexpectedBody)
+            }
             _ if ok && !absent && self.is_as_expected(request) => Ok(Success::Done),
             // What a write's answer lacks is a word of the server's, not a value.
             _ if ok && request.operation.is_write() => Err(Fault::Malformed),
@@ -184,6 +197,7 @@ impl Answer {
             503 => Err(self.outcome.unwrap_or(Fault::Http5xx)),
             504 => Err(Fault::Http504),
             500..=599 => Err(Fault::Http5xx),
+            _ if request.operation == Operation::Request => Err(Fault::UnexpectedStatus),
             _ => Err(Fault::Malformed),
         }
     }
@@ -216,7 +230,12 @@ impl Answer {
     fn consume(&mut self, input: &[u8], request: &Request) -> Result<usize, Fault> {
         let mut used = 0;
         while self.body.is_none() {
-            let head = self.familiar.parse(&input[used..]).map_err(refused)?;
+            let head = match request.is_head {
+                false => self.familiar.parse(&input[used..]),
+                true => response::parse(&input[used..], true, &mut Slots::default())
+                    .map(|head| head.map(|head| head.outline)),
+            };
+            let head = head.map_err(refused)?;
             let Some(head) = head else { return Ok(used) };
             if head.status == 503
                 && let Some(name) = &request.form.outcome_header
@@ -284,7 +303,7 @@ mod tests {
     use super::super::dialect::Dialect;
     use super::super::mix::Operation;
     use super::*;
-    use crate::request::KEPT_BYTES_MAX;
+    use crate::dialect::KEPT_BYTES_MAX;
 
     fn request(operation: Operation, expected: &str) -> Request {
         request_in("weir", operation, expected)

@@ -20,6 +20,8 @@ pub(super) enum Connection {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) operation: Operation,
+    /// What it is counted as.
+    pub(super) kind: usize,
     pub(super) result: Outcome,
     /// Of the answer; zero when none was complete.
     pub(super) status: u16,

@@ -7,10 +7,10 @@ use super::Connect;
 use super::answer::{Answer, Fault, Outcome};
 use super::attempt::Connection;
 use super::request::Request;
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
+use super::stream::{Endpoint, Stream};
+use mio::{Registry, Token};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The first rest after a broken connection; every further one in a row is twice as long.
@@ -21,9 +21,10 @@ const BACKOFF_MAX: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 64 << 10;
 
 /// How a reactor's clients behave.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ClientOptions {
-    pub(super) address: SocketAddr,
+    /// The servers; clients take them in turn. At least one.
+    pub(super) endpoints: Arc<[Endpoint]>,
     pub(super) timeout: Duration,
     pub(super) connect: Connect,
     pub(super) absent_is_success: bool,
@@ -81,7 +82,7 @@ pub(super) struct Client {
     pub(super) source: usize,
     pub(super) request: Request,
     token: Token,
-    stream: Option<TcpStream>,
+    stream: Option<Stream>,
     /// Bytes of the request sent.
     sent: usize,
     /// Whether any byte was ever sent on this connection: before that, its failure is one to connect.
@@ -100,13 +101,14 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(index: usize, now: Instant) -> Client {
+    /// Client `index` of its thread, of the server in this place.
+    pub(super) fn new(index: usize, server: usize, now: Instant) -> Client {
         Client {
             state: State::Idle,
             since: now,
             intended: now,
             source: index,
-            request: Request::default(),
+            request: Request { server, ..Request::default() },
             token: Token(index),
             stream: None,
             sent: 0,
@@ -157,14 +159,16 @@ impl Client {
         self.peer_closed |= closed;
         if self.state != State::InFlight || self.stream.is_none() {
             self.unexpected_data |= match &mut self.stream {
-                // What an end brings along has to be read to be seen.
-                Some(stream) if closed => stream.read(&mut shared.scratch).is_ok_and(|bytes| bytes > 0),
+                // What an end brings along has to be read to be seen; of TLS not all that arrives is for us.
+                Some(stream) if closed || !stream.short_read_is_all() => {
+                    stream.read(&mut shared.scratch).is_ok_and(|bytes| bytes > 0)
+                }
                 Some(_) => readable,
                 None => false,
             };
             return Step::Wait;
         }
-        if self.sent < self.request.bytes.len()
+        if (self.sent < self.request.bytes.len() || self.stream.as_ref().is_some_and(Stream::has_unsent))
             && let Err(fault) = self.write()
         {
             // A server may refuse a long request before it has read it, and its answer is then still to be had.
@@ -186,15 +190,12 @@ impl Client {
         self.peer_closed = false;
         self.connection = Connection::Begun;
         self.begun_at = Instant::now();
-        let mut stream = match TcpStream::connect(shared.options.address) {
-            Ok(stream) => stream,
+        let endpoint = &shared.options.endpoints[self.request.server];
+        match Stream::connect(endpoint, &shared.registry, self.token) {
+            Ok(stream) => self.stream = Some(stream),
             Err(error) if is_ours(&error) => return Err(error),
             Err(error) => return Ok(Some(self.lost(self.fault_of(&error)))),
-        };
-        // A refused loopback connection may be known already; the write that follows will say so.
-        let _ = stream.set_nodelay(true);
-        shared.registry.register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)?;
-        self.stream = Some(stream);
+        }
         Ok(None)
     }
 
@@ -218,7 +219,10 @@ impl Client {
                 Err(error) => return Err(self.fault_of(&error)),
             }
         }
-        Ok(())
+        match self.stream.as_mut().map(Stream::flush) {
+            Some(Err(error)) if error.kind() != ErrorKind::WouldBlock => Err(self.fault_of(&error)),
+            _ => Ok(()),
+        }
     }
 
     /// Reads until the answer is complete, or the socket is drained.
@@ -231,7 +235,13 @@ impl Client {
                     Ok(true) => return self.answered(shared),
                     // A short read means that nothing is left, so asking again would be a system call for nothing;
                     // but at the end of the stream no edge will follow.
-                    Ok(false) if bytes < shared.scratch.len() && !self.peer_closed => return Step::Wait,
+                    Ok(false)
+                        if bytes < shared.scratch.len()
+                            && !self.peer_closed
+                            && stream.short_read_is_all() =>
+                    {
+                        return Step::Wait;
+                    }
                     Ok(false) => {}
                     Err(fault) => return self.lost(fault),
                 },
@@ -273,6 +283,7 @@ impl Client {
     fn fault_of(&self, error: &io::Error) -> Fault {
         match error.kind() {
             ErrorKind::TimedOut => self.answer.late(),
+            ErrorKind::InvalidData => Fault::Tls,
             kind if self.connected || kind == ErrorKind::ConnectionReset => Fault::Reset,
             _ => Fault::Refused,
         }
@@ -292,7 +303,7 @@ mod tests {
 
     #[test]
     fn rests_double_up_to_a_second() {
-        let mut client = Client::new(0, Instant::now());
+        let mut client = Client::new(0, 0, Instant::now());
         let rests: Vec<u128> = (0..9).map(|_| client.next_backoff().as_millis()).collect();
         assert_eq!(rests, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
     }
@@ -312,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_fails_before_a_byte_was_sent_is_a_failure_to_connect() {
-        let mut client = Client::new(0, Instant::now());
+        let mut client = Client::new(0, 0, Instant::now());
         for (kind, connecting, connected) in [
             (ErrorKind::ConnectionRefused, Fault::Refused, Fault::Reset),
             (ErrorKind::HostUnreachable, Fault::Refused, Fault::Reset),

@@ -4,6 +4,8 @@
 //! judges by the rules.
 
 use super::mix::Operation;
+use super::statuses::Statuses;
+use regex::bytes::Regex;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -88,7 +90,7 @@ impl Dialect {
 
     /// Whether `status` is one of a success.
     pub(super) fn takes(&self, operation: Operation, status: u16) -> bool {
-        self.form(operation).is_some_and(|form| form.ok.contains(&status))
+        self.form(operation).is_some_and(|form| form.ok.contains(status))
     }
 
     pub(super) fn form(&self, operation: Operation) -> Option<&OperationTemplate> {
@@ -160,7 +162,7 @@ pub(super) struct OperationTemplate {
     /// `None` where a request has neither a body nor a length.
     pub(super) body: Option<String>,
     /// Statuses that mean success.
-    pub(super) ok: Vec<u16>,
+    pub(super) ok: Statuses,
     /// Statuses that mean to a read that there is no such key, and to a conditional write that its condition does not hold.
     pub(super) absent: Vec<u16>,
     /// The same, if the body of a success contains this text.
@@ -183,6 +185,8 @@ pub(super) struct OperationTemplate {
     pub(super) version_after: Option<String>,
     /// The field by which a 503 says whether the request was carried out.
     pub(super) outcome_header: Option<String>,
+    /// What the body of a success has in it, of requests that are no operation on keys.
+    pub(super) body_pattern: Option<Regex>,
 }
 
 /// Of a request that was never rendered.
@@ -210,6 +214,12 @@ pub(super) enum Placeholder {
     Version,
     /// How long the body is: not for dialects, but for the header that says it.
     BodyBytes,
+    /// Of requests that are no operation on keys: a value of a file, by its column.
+    Column(usize),
+    /// A random UUID; the number tells apart those of one request.
+    Uuid(u64),
+    /// A whole number from the first to the second; the third tells apart those of one request.
+    Int(u64, u64, u64),
 }
 
 /// Every placeholder as it is written between braces, the operations in whose requests it may be, and those in whose expected
@@ -330,13 +340,19 @@ impl Section {
         let sends = matches!(method.as_str(), "PUT" | "POST" | "PATCH");
         let absent_if = self.absent_if.or(self.failed_if);
         let absent_unless = self.absent_unless.or(self.failed_unless);
+        let ok = self.ok.unwrap_or_else(|| ok(operation).to_vec());
+        if ok.is_empty() || !ok.iter().all(|code| (200..=599).contains(code)) {
+            return Err(
+                "ok needs at least one status, from 200 to 599; hint: write it as in ok = [200]".into()
+            );
+        }
         let form = OperationTemplate {
             method,
             path: self.path,
             headers: self.headers,
             // Without a length a server does not know that such a request has no body.
             body: self.body.or_else(|| sends.then(String::new)),
-            ok: self.ok.unwrap_or_else(|| ok(operation).to_vec()),
+            ok: Statuses::of(&ok),
             absent: self.absent.or(self.failed).unwrap_or_else(|| match operation {
                 Operation::Get => vec![404],
                 _ if is_conditional => vec![412],
@@ -353,13 +369,24 @@ impl Section {
             whole,
             anywhere,
             outcome_header,
+            body_pattern: None,
         };
         form.check(operation)?;
         Ok(form)
     }
 }
 
+/// How much of a body is kept to look for a text in it, beyond the length of that text.
+pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
+/// How much of one is kept for a regular expression.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+
 impl OperationTemplate {
+    /// How much of a body is kept, where it is, beyond the expected text.
+    pub(super) fn kept_bytes(&self) -> usize {
+        if self.body_pattern.is_some() { PATTERN_BYTES_MAX } else { KEPT_BYTES_MAX }
+    }
+
     /// The templates of the request.
     fn requested(&self) -> impl Iterator<Item = &str> {
         [&self.path].into_iter().chain(self.headers.values()).chain(&self.body).map(String::as_str)
@@ -390,10 +417,7 @@ impl OperationTemplate {
         if let Some((name, _)) = headers.iter().find(|(_, value)| !is_visible(value)) {
             return fail(format!("header {name} has characters that are not visible ASCII"), "remove them");
         }
-        if ok.is_empty() || !ok.iter().chain(absent).all(|code| (200..=599).contains(code)) {
-            return fail("ok needs at least one status, from 200 to 599".into(), "write it as in ok = [200]");
-        }
-        if let Some(both) = ok.iter().find(|code| absent.contains(code)) {
+        if let Some(both) = absent.iter().find(|code| ok.contains(**code)) {
             let what = format!("has {both} both in ok and in absent, which is [404] by default");
             return fail(what, "remove it from one of them");
         }
@@ -426,7 +450,7 @@ impl OperationTemplate {
 }
 
 /// Whether a header may be called so.
-fn is_field_name(name: &str) -> bool {
+pub(super) fn is_field_name(name: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_token)
 }
@@ -434,7 +458,7 @@ fn is_field_name(name: &str) -> bool {
 /// The statuses that mean success unless a dialect says otherwise.
 fn ok(operation: Operation) -> &'static [u16] {
     match operation {
-        Operation::Get | Operation::ComputePrime | Operation::ComputeHash => &[200],
+        Operation::Get | Operation::ComputePrime | Operation::ComputeHash | Operation::Request => &[200],
         Operation::Put | Operation::PutIfAbsent | Operation::PutIfMatch => &[200, 201, 204],
         Operation::DeleteIfMatch => &[200, 202, 204],
         // Deleting what is not there is done as soon as it is asked for, whichever way a server says so.
@@ -464,7 +488,8 @@ mod tests {
         assert_eq!(DIALECTS[0].name, "weir");
         let put = DIALECTS[0].form(Operation::Put).unwrap();
         assert_eq!(put.outcome_header.as_deref(), Some(kv::proto::OUTCOME));
-        assert!(Operation::ALL.into_iter().all(|operation| DIALECTS[0].supports(operation)));
+        let own = Operation::ALL.into_iter().filter(|operation| *operation != Operation::Request);
+        assert!(own.into_iter().all(|operation| DIALECTS[0].supports(operation)));
         assert!(!"fixed".parse::<&Dialect>().unwrap().names_key(Operation::Get));
         assert!("no one's".parse::<&Dialect>().is_err());
     }

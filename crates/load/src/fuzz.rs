@@ -92,11 +92,15 @@ fn read<'b>(answer: &mut Answer, pieces: impl Iterator<Item = &'b [u8]>, request
 /// A request of `dialect`; `None` if it has none of this kind.
 fn request(dialect: &'static Dialect, choice: u8) -> Option<Request> {
     let operation = Operation::ALL[usize::from(choice) % 8 % Operation::ALL.len()];
-    let requests = Requests::new(&Plan { dialect, ..PLAN.clone() }, Connect::Once);
+    let requests = Requests::new(&Plan { dialect: Some(dialect), ..PLAN.clone() }, Connect::Once);
     let mut request = Request::default();
     match (choice & 8, operation) {
         (8, Operation::Get | Operation::Put) => requests.render_preload(&mut request, operation, 7),
-        _ => requests.render(&mut request, RequestSpec { operation, number: 7, value_bytes: 10 }, None),
+        _ => requests.render(
+            &mut request,
+            RequestSpec { operation, number: 7, value_bytes: 10, template: 0 },
+            None,
+        ),
     }
     dialect.supports(operation).then_some(request)
 }

@@ -18,10 +18,12 @@ const PRIMES: (u64, u64) = (100, 1000);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestSpec {
     pub(super) operation: Operation,
-    /// Of its key; of primes how many; of a text what it is drawn from.
+    /// Of its key; of primes how many; of a text what it is drawn from; of any other request its own, counted over all clients.
     pub(super) number: u64,
     /// How long the value of a PUT is; of anything else nothing.
     pub(super) value_bytes: usize,
+    /// Of requests that are no operation on keys: which of them.
+    pub(super) template: usize,
 }
 
 /// What is the same for all clients of a run, ready to draw from.
@@ -55,6 +57,9 @@ impl KeySpace {
     pub(super) fn new(plan: &Plan) -> KeySpace {
         let keys = plan.keys();
         let mut drawn_below = 0;
+        if !plan.is_key_value() {
+            return KeySpace::of_requests(plan);
+        }
         let mix_entries = plan.mix_entries().iter().map(|entry| {
             let (steps, distribution) = (entry.steps, plan.distribution_of(entry));
             drawn_below += u64::from(entry.weight);
@@ -71,6 +76,25 @@ impl KeySpace {
             keys,
             scatter: Scatter::new(keys),
             first: below(&mut Xoshiro256PlusPlus::seed_from_u64(plan.seed), keys),
+            clients: u64::from(plan.clients),
+            sizes: Sizes::new(plan.value_size()),
+        }
+    }
+
+    /// Of requests that name no keys: they are drawn by their weights, and numbered.
+    fn of_requests(plan: &Plan) -> KeySpace {
+        const STEPS: &[Step] = &[Step { operation: Operation::Request, first_key: false }];
+        let mut below = 0;
+        let mix_entries = plan.weights().into_iter().map(|weight| {
+            below += u64::from(weight);
+            let (distribution, zipf) = (Distribution::default(), Zipf::new(1, THETA_DEFAULT));
+            WeightedEntry { below, steps: STEPS, distribution, zipf, hot_keys: 1 }
+        });
+        KeySpace {
+            mix_entries: mix_entries.collect(),
+            keys: u64::MAX,
+            scatter: Scatter::new(1),
+            first: 0,
             clients: u64::from(plan.clients),
             sizes: Sizes::new(plan.value_size()),
         }
@@ -131,6 +155,10 @@ impl OperationStream {
         let number = match operation {
             Operation::ComputePrime => PRIMES.0 + below(&mut self.random, PRIMES.1 - PRIMES.0 + 1),
             Operation::ComputeHash => self.random.next_u64(),
+            Operation::Request => {
+                let sequence = self.take();
+                self.interleaved(sequence, space)
+            }
             _ if first_key => self.first_key,
             _ => self.key(operation, entry, space),
         };
@@ -139,7 +167,7 @@ impl OperationStream {
         }
         self.pending = (at + 1 < entry.steps.len()).then_some((place, at + 1));
         let value_bytes = if operation.has_value() { space.sizes.draw(&mut self.random) } else { 0 };
-        RequestSpec { operation, number, value_bytes }
+        RequestSpec { operation, number, value_bytes, template: place }
     }
 
     fn key(&mut self, operation: Operation, entry: &WeightedEntry, space: &KeySpace) -> u64 {

@@ -1,8 +1,8 @@
-//! The load generator: many clients in a closed or an open loop against any HTTP key-value server, and what they saw.
+//! The load generator: many clients in a closed or an open loop against any HTTP server, and what they saw.
 //!
 //! Knows a URL and a dialect, not our server; prints nothing. A [`Plan`] goes in, a
 //! [`LoadReport`] comes out. Read on in this order: `plan`, `workload` and `keys` (with `mix`, `distribution` and `value_size`)
-//! say what is asked for, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `verify`,
+//! say what is asked for of keys and values, `http_request` (with `variables`, `values` and `statuses`) of a URL, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `verify`,
 //! `staleness` and `linearizability` look at what was read, `recorder` counts, `measure` holds the window; `workers` divides it all among several processes.
 
 mod plan;
@@ -15,6 +15,12 @@ mod keys;
 mod pacing;
 mod schedule;
 mod target;
+mod tls;
+mod stream;
+mod statuses;
+mod values;
+mod variables;
+mod http_request;
 mod dialect;
 mod encode;
 mod pieces;
@@ -43,20 +49,30 @@ pub use answer::Fault;
 pub use dialect::{DIALECTS, Dialect};
 pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
 pub use early_end::EarlyEnd;
+pub use http_request::{Body, BodyPattern, Header, RequestFlags};
 pub use keys::key_numbers;
 pub use mix::{MIX_ENTRIES, Mix, MixEntry, Operation, Step};
 pub use pacing::{Arrivals, Pacing, Think};
-pub use plan::{Check, Connect, Plan, span};
+pub use plan::{Check, Connect, Kind, Plan, span};
 pub use samples::Samples;
+pub use statuses::Statuses;
 pub use target::Target;
+pub use tls::Tls;
 pub use value_size::ValueSize;
+pub use values::Values;
 pub use verify::Verify;
 pub use workload::{WORKLOADS, Workload};
 
 use kv::Error;
 use kv::proto::{LoadEvent, LoadReport};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use stream::Endpoint;
+use target::Address;
 
 /// File descriptors kept for everything that is not a client.
 const FILES_SPARE: u64 = 64;
@@ -77,12 +93,12 @@ pub fn run_until(plan: &Plan, early_end: &EarlyEnd, observer: Observer<'_>) -> R
     plan.check()?;
     let verify = if plan.check_for.is_some() { Verify::all() } else { plan.verify.anew() };
     let plan = &Plan { verify, ..plan.clone() };
-    let address = reach(plan)?;
+    let endpoints = reach(plan)?;
     allow_files(u64::from(plan.clients) + FILES_SPARE);
     if plan.preload_keys() > 0 {
-        preload::preload(plan, address, observer)?;
+        preload::preload(plan, &endpoints, observer)?;
     }
-    measure::measure(plan, address, early_end, observer)
+    measure::measure(plan, &endpoints, early_end, observer)
 }
 
 /// By how much a report misses Little's law, L = λW: 0.02 is 2 % too much.
@@ -125,17 +141,64 @@ pub fn generator_limit(report: &LoadReport) -> Option<String> {
         .then(|| format!("the generator waited for a core for {:.0} % of the latency", delayed * 100.0))
 }
 
-/// The first of the target's addresses at which someone accepts a connection.
-fn reach(plan: &Plan) -> Result<SocketAddr, Error> {
+/// The servers of the plan. Of the addresses of each, the first one at which someone accepts a connection.
+fn reach(plan: &Plan) -> Result<Arc<[Endpoint]>, Error> {
+    let mut config = None;
+    let mut endpoints = Vec::new();
+    for target in &plan.urls {
+        let tls = target.tls_host().map(|host| {
+            let config = match &config {
+                Some(config) => Arc::clone(config),
+                None => Arc::clone(config.insert(plan.tls.config()?)),
+            };
+            Ok::<_, Error>((config, tls::server_name(host)?))
+        });
+        endpoints.push(reach_one(plan, target, tls.transpose()?)?);
+    }
+    Ok(endpoints.into())
+}
+
+fn reach_one(
+    plan: &Plan,
+    target: &Target,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+) -> Result<Endpoint, Error> {
     let none = Err(io::Error::other("the name has no address"));
-    let connect = |address| TcpStream::connect_timeout(&address, plan.timeout).map(|_| address);
-    let first = plan.target.addresses().and_then(|addresses| {
+    let connect = |address: Address| {
+        match &address {
+            Address::Unix(path) => drop(UnixStream::connect(path)?),
+            Address::Tcp(socket) => {
+                let mut tcp = TcpStream::connect_timeout(socket, plan.timeout)?;
+                if let Some((config, name)) = &tls {
+                    tcp.set_read_timeout(Some(plan.timeout))?;
+                    let session = ClientConnection::new(Arc::clone(config), name.clone());
+                    let mut session = session.map_err(io::Error::other)?;
+                    while session.is_handshaking() {
+                        session.complete_io(&mut tcp)?;
+                    }
+                }
+            }
+        }
+        Ok(address)
+    };
+    let first = target.addresses().and_then(|addresses| {
         addresses.into_iter().fold(none, |first, address| first.or_else(|_| connect(address)))
     });
-    first.map_err(|error| {
-        Error::new(format_args!("cannot reach {}: {}", plan.target, plain_cause(&error)))
-            .hint("start it with `weir serve`, or give the URL of an HTTP key-value server that this machine can reach")
-    })
+    let address = first.map_err(|error| {
+        let cause = tls::failure(&error);
+        let hint = match (&cause, error.kind()) {
+            (Some((_, hint)), _) => hint,
+            (_, ErrorKind::ConnectionRefused) => "start the server, or correct the port",
+            (_, ErrorKind::NotFound) => "start the server, or correct the path of the socket",
+            (_, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) if tls.is_some() => {
+                "is this the port for https? Try http://"
+            }
+            _ => "check the host and the port; try it with curl",
+        };
+        let cause = cause.map_or_else(|| plain_cause(&error), |(cause, _)| cause);
+        Error::new(format_args!("cannot reach {target}: {cause}")).hint(hint)
+    })?;
+    Ok(Endpoint { address, tls })
 }
 
 /// This machine has no more sockets, file descriptors or memory for the clients.
@@ -191,7 +254,7 @@ mod tests {
         let verified = Plan::of_flags(&["--verify", "12.5%"]);
         assert_eq!(as_read_by_a_worker(&verified).verify.to_string(), "12.5%");
         let text = "[get]\npath = \"/{key}\"\n";
-        let plan = Plan { dialect: Dialect::of_file("my.toml", text).unwrap(), ..Plan::of_flags(&[]) };
+        let plan = Plan { dialect: Some(Dialect::of_file("my.toml", text).unwrap()), ..Plan::of_flags(&[]) };
         assert_eq!(format!("{:?}", as_read_by_a_worker(&plan).dialect), format!("{:?}", plan.dialect));
     }
 

@@ -9,20 +9,20 @@ use super::client::ClientOptions;
 use super::early_end::EarlyEnd;
 use super::keys::{self, KeySpace, OperationStream};
 use super::linearizability::{self, Call, Record, Value};
-use super::mix::{self, Operation};
 use super::reactor::{Driver, Reactor};
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
 use super::schedule::{self, Schedule};
 use super::seconds::{SECOND, Second, TimeSeries};
 use super::staleness::{SharedHistory, StalenessChecker};
+use super::stream::Endpoint;
 use super::tally::Tally;
 use super::{Observer, Plan, machine_error};
 use kv::Error;
 use kv::proto::{FORMAT, LinearizabilityReport, LoadEvent, LoadReport};
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -45,16 +45,16 @@ pub(super) enum FromThread {
 /// What threads report, by their numbers; `Err` is the end of one.
 pub(super) type Messages = Receiver<(usize, std::io::Result<FromThread>)>;
 
-/// Puts the load of `plan` on `address` and says what came back.
+/// Puts the load of `plan` on these servers and says what came back.
 pub(super) fn measure(
     plan: &Plan,
-    address: SocketAddr,
+    endpoints: &Arc<[Endpoint]>,
     early_end: &EarlyEnd,
     observer: Observer<'_>,
 ) -> Result<LoadReport, Error> {
     let clients = 0..plan.clients;
     let history = SharedHistory::new(plan.verify, &clients);
-    let report = run_threads(plan, &clients, address, early_end, &history, |begin, messages| {
+    let report = run_threads(plan, &clients, endpoints, early_end, &history, |begin, messages| {
         let mut collector = Collector::new(plan, begin, threads(plan, &clients));
         loop {
             let next_edge = collector.next_edge().unwrap_or_else(|| Instant::now() + SECOND);
@@ -76,7 +76,7 @@ pub(super) fn measure(
 /// What the recorded calls of `plan` are judged to be, if they are to be judged.
 pub(super) fn linearizability(plan: &Plan, calls: Vec<Call>) -> Option<LinearizabilityReport> {
     let initial = |key| (key < plan.preload_keys()).then_some(Value::PRELOADED);
-    let name = |key| format!("{}{key}", plan.workload.key_prefix);
+    let name = |key| format!("{}{key}", plan.workload().key_prefix);
     plan.check_for.map(|_| linearizability::check(calls, initial, name))
 }
 
@@ -90,7 +90,7 @@ pub(super) fn threads(plan: &Plan, clients: &Range<u32>) -> u32 {
 pub(super) fn run_threads<R>(
     plan: &Plan,
     clients: &Range<u32>,
-    address: SocketAddr,
+    endpoints: &Arc<[Endpoint]>,
     early_end: &EarlyEnd,
     history: &Option<SharedHistory>,
     collect: impl FnOnce(Instant, Messages) -> Result<R, Error>,
@@ -99,7 +99,7 @@ pub(super) fn run_threads<R>(
     let space = &KeySpace::new(plan);
     let requests = &Requests::new(plan, plan.connect);
     let options = ClientOptions {
-        address,
+        endpoints: Arc::clone(endpoints),
         timeout: plan.timeout,
         connect: plan.connect,
         absent_is_success: plan.absent_is_success(),
@@ -107,14 +107,15 @@ pub(super) fn run_threads<R>(
         added_cpu: plan.added_cpu,
     };
     // In turns. Which thread a client falls to changes nothing of what it asks for.
-    let mut shares = vec![(Vec::new(), Vec::new()); threads as usize];
+    let mut shares = vec![(Vec::new(), Vec::new(), Vec::new()); threads as usize];
     let all =
         keys::streams(plan.seed, plan.clients).into_iter().zip(schedule::clocks(plan.seed, plan.clients));
     let (skipped, own) = (clients.start as usize, clients.len());
     for (client, (stream, clock)) in all.enumerate().skip(skipped).take(own) {
-        let (streams, clocks) = &mut shares[client % threads as usize];
+        let (streams, clocks, servers) = &mut shares[client % threads as usize];
         streams.push(stream);
         clocks.push(clock);
+        servers.push(client % endpoints.len());
     }
     let stop = AtomicBool::new(false);
     let begin = Instant::now();
@@ -122,7 +123,7 @@ pub(super) fn run_threads<R>(
     early_end.set_window(window);
     let (sender, messages) = mpsc::channel();
     thread::scope(|scope| {
-        for (thread, (streams, clocks)) in shares.into_iter().enumerate() {
+        for (thread, (streams, clocks, servers)) in shares.into_iter().enumerate() {
             let numbers = streams.iter().map(OperationStream::client);
             let record = plan.check_for.map(|_| Record::default());
             let checker =
@@ -132,7 +133,13 @@ pub(super) fn run_threads<R>(
                 requests,
                 checker,
                 streams,
-                recorder: Recorder::new(window, begin, plan.pacing.rate.is_some(), plan.bin),
+                recorder: Recorder::new(
+                    window,
+                    begin,
+                    plan.pacing.rate.is_some(),
+                    plan.bin,
+                    plan.kind_count(),
+                ),
                 early_end,
                 at_start: None,
                 thread,
@@ -140,9 +147,9 @@ pub(super) fn run_threads<R>(
                 stop: &stop,
             };
             let schedule = Schedule::new(plan.pacing, clocks, plan.clients, begin);
-            let sender = sender.clone();
+            let (sender, options) = (sender.clone(), options.clone());
             scope.spawn(move || {
-                let tally = work(driver, options, schedule, begin);
+                let tally = work(driver, &servers, options, schedule, begin);
                 // The receiver is gone only if another thread failed.
                 let _ = sender.send((thread, tally.map(|tally| FromThread::Tally(Box::new(tally)))));
                 thread::sleep(LINGER);
@@ -174,7 +181,7 @@ impl Collector<'_> {
             window: Window::of(plan, begin),
             edges: 0,
             series: TimeSeries::new(plan.bin, threads as usize),
-            total: Tally::new(plan.pacing.rate.is_some()),
+            total: Tally::new(plan.pacing.rate.is_some(), plan.kind_count()),
         }
     }
 
@@ -209,11 +216,12 @@ impl Collector<'_> {
 /// Runs one thread's share to the end of the window.
 fn work(
     mut driver: Measured<'_>,
+    servers: &[usize],
     options: ClientOptions,
     schedule: Schedule,
     begin: Instant,
 ) -> std::io::Result<Tally> {
-    let mut reactor = Reactor::new(driver.streams.len(), options, schedule)?;
+    let mut reactor = Reactor::new(servers, options, schedule)?;
     reactor.run(begin, &mut driver)?;
     let until = driver.recorder.window.end.max(Instant::now());
     let (in_flight, schedule) = reactor.into_unfinished();
@@ -326,17 +334,17 @@ fn thread_usage() -> (Duration, Option<Duration>) {
 fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
     let (seconds, bins) = series.reports();
     let (attempts, successes) = (tally.attempts(), tally.successes());
-    let shares = mix::shares(plan.mix_entries());
-    let operations: Vec<Operation> = shares.iter().map(|&(operation, _)| operation).collect();
+    let kinds = plan.kinds();
+    let is_key_value = plan.is_key_value();
     // Where no request names a key, there is nothing to say of keys and values.
     let keyed = plan.names_keys();
     let window_secs = tally.window.as_secs_f64();
     LoadReport {
         format: FORMAT,
-        workload: plan.workload.name.clone(),
+        workload: if is_key_value { plan.workload().name.clone() } else { "url".to_owned() },
         about: plan.about(),
-        dialect: plan.dialect.name.clone(),
-        mix: shares.iter().map(|(operation, share)| (operation.name().to_owned(), *share)).collect(),
+        dialect: if is_key_value { plan.dialect().name.clone() } else { "http".to_owned() },
+        mix: kinds.iter().map(|kind| (kind.name.clone(), kind.share)).collect(),
         distribution: if keyed { plan.distribution_names() } else { String::new() },
         keys: if keyed { plan.keys() } else { 0 },
         value_bytes: if keyed { plan.value_size().to_string() } else { String::new() },
@@ -353,8 +361,9 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         latency: tally.latency(),
         service: tally.open.as_ref().map(|open| open.service.summary()),
         schedule: plan.pacing.rate.and_then(|rate| tally.schedule(rate.0)),
-        operations: tally.operations(&operations),
+        operations: tally.operations(&kinds),
         errors: tally.errors(),
+        statuses: tally.statuses(),
         verify: plan.verify.to_string(),
         verified: tally.verified,
         connects: tally.connects,
@@ -368,7 +377,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         run_delay_secs: tally.run_delay.map(|delay| delay.as_secs_f64()),
         seconds,
         bins,
-        histograms: if plan.histogram { tally.histograms(&operations) } else { Default::default() },
+        histograms: if plan.histogram { tally.histograms(&kinds) } else { Default::default() },
         linearizability: None,
         workers: Vec::new(),
     }

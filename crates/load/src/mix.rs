@@ -26,11 +26,13 @@ pub enum Operation {
     PutIfMatch,
     /// Remove, on the same condition.
     DeleteIfMatch,
+    /// Whatever is asked of a service that is no key-value store.
+    Request,
 }
 
 impl Operation {
     /// All of them, in the order of reports; an operation's place here is `operation as usize`.
-    pub const ALL: [Operation; 8] = [
+    pub const ALL: [Operation; 9] = [
         Operation::Get,
         Operation::Put,
         Operation::Delete,
@@ -39,6 +41,7 @@ impl Operation {
         Operation::PutIfAbsent,
         Operation::PutIfMatch,
         Operation::DeleteIfMatch,
+        Operation::Request,
     ];
 
     /// Its name in reports.
@@ -52,12 +55,13 @@ impl Operation {
             "put_if_absent",
             "put_if_match",
             "delete_if_match",
+            "request",
         ][self as usize]
     }
 
     /// Its method on the wire, unless a dialect has another.
     pub fn method(self) -> &'static str {
-        ["GET", "PUT", "DELETE", "GET", "GET", "PUT", "PUT", "DELETE"][self as usize]
+        ["GET", "PUT", "DELETE", "GET", "GET", "PUT", "PUT", "DELETE", "GET"][self as usize]
     }
 
     /// Whether it names a key.

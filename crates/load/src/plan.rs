@@ -1,14 +1,16 @@
 //! The plan of a load: all that a run needs, as the flags of `weir load` give it.
 
-use super::dialect::Dialect;
+use super::dialect::{DIALECTS, Dialect};
 use super::distribution::Distribution;
+use super::http_request::{HttpRequest, RequestFlags};
 use super::mix::{self, Mix, MixEntry, Operation};
 use super::pacing::Pacing;
 use super::seconds::SECOND;
 use super::target::Target;
+use super::tls::Tls;
 use super::value_size::ValueSize;
 use super::verify::{MARK_BYTES, Verify};
-use super::workload::Workload;
+use super::workload::{WORKLOADS, Workload};
 use clap::ValueEnum;
 use clap::builder::ValueParser;
 use kv::Error;
@@ -21,27 +23,23 @@ use std::time::Duration;
 /// All that a run needs: two runs of one plan send the same requests in the same order.
 #[derive(Clone, Debug, clap::Parser, Serialize, Deserialize)]
 // By it the parser sees whether there is a plan; it does not fill the group itself where arguments are flattened.
-#[group(args = ["target"])]
+#[group(args = ["urls"])]
 pub struct Plan {
-    /// The server, as http://host:port
-    #[arg(value_name = "URL")]
-    pub target: Target,
+    /// What to ask, as http://host:port/path, https://… or unix:/socket:/path; several servers share the clients
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<Target>,
 
-    /// Operations, keys and values; the workloads are listed below
-    #[arg(long, value_name = "NAME", default_value = "get_popular", help_heading = "Load")]
-    pub workload: &'static Workload,
+    /// What is sent, and what counts as a success.
+    #[command(flatten)]
+    pub http: RequestFlags,
 
-    /// How requests look: a dialect listed below, or a file that describes one
-    #[arg(long, value_name = "NAME|FILE.toml", default_value = "weir", help_heading = "Load")]
-    pub dialect: &'static Dialect,
+    /// Connections, each with one request in flight
+    #[arg(long, short, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
+    pub clients: u32,
 
     /// When a client sends.
     #[command(flatten)]
     pub pacing: Pacing,
-
-    /// Connections, each with one request in flight
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
-    pub clients: u32,
 
     /// Threads that drive the clients; one is enough for about 150k requests per second with short values
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024), help_heading = "Load")]
@@ -52,27 +50,35 @@ pub struct Plan {
     pub warmup: Duration,
 
     /// Time to measure
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_not_zero, help_heading = "Load")]
+    #[arg(long, value_name = "TIME", visible_alias = "duration", default_value = "10s", value_parser = span_not_zero, help_heading = "Load")]
     pub window: Duration,
 
     /// Seed of the random numbers; the same seed gives the same requests
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
+    /// Operations, keys and values of a key-value server; --list shows the workloads [default: get_popular]
+    #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
+    pub workload: Option<&'static Workload>,
+
+    /// How its requests look: a dialect that --list shows, or a file that describes one [default: weir]
+    #[arg(long, value_name = "NAME|FILE.toml", help_heading = KEY_VALUE)]
+    pub dialect: Option<&'static Dialect>,
+
     /// How many keys there are [default: the workload's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Keys and values")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = KEY_VALUE)]
     pub keys: Option<u64>,
 
     /// Operations and their shares, as in get=50,put=30,delete=20 [default: the workload's]
-    #[arg(long, value_name = "WEIGHTS", help_heading = "Load")]
+    #[arg(long, value_name = "WEIGHTS", help_heading = KEY_VALUE)]
     pub mix: Option<Mix>,
 
-    /// How keys are chosen; the distributions are listed below [default: the workload's]
-    #[arg(long, value_name = "NAME", help_heading = "Keys and values")]
+    /// How keys are chosen, see --list [default: the workload's]
+    #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
     pub distribution: Option<Distribution>,
 
     /// How long the values are, as in 100, 100-1000 or zipfian:100-100000 [default: the workload's]
-    #[arg(long, value_name = "SIZE", help_heading = "Keys and values")]
+    #[arg(long, value_name = "SIZE", help_heading = KEY_VALUE)]
     pub value_size: Option<ValueSize>,
 
     /// When a client connects: once, or each, for a new connection with each request
@@ -84,16 +90,20 @@ pub struct Plan {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero, help_heading = "Connections")]
     pub timeout: Duration,
 
+    /// Certificates of https.
+    #[command(flatten)]
+    pub tls: Tls,
+
     /// Skip the preload, which writes all keys and reads them back before a workload that reads
-    #[arg(long = "no-preload", action = clap::ArgAction::SetFalse, help_heading = "Load")]
+    #[arg(long = "no-preload", action = clap::ArgAction::SetFalse, help_heading = KEY_VALUE)]
     pub preload: bool,
 
     /// Compare values read with those written: none, all, or a share as in 1%
-    #[arg(long, value_name = "WHICH", default_value = "none", help_heading = "Keys and values")]
+    #[arg(long, value_name = "WHICH", default_value = "none", hide_default_value = true, help_heading = KEY_VALUE)]
     pub verify: Verify,
 
     /// Record all operations and judge them at the end: linearizability; the exit code is 1 if it is violated
-    #[arg(long = "check", value_name = "WHAT", help_heading = "Keys and values")]
+    #[arg(long = "check", value_name = "WHAT", help_heading = KEY_VALUE)]
     pub check_for: Option<Check>,
 
     /// Add the latency histograms to --json and --events
@@ -109,7 +119,23 @@ pub struct Plan {
     pub added_cpu: Duration,
 }
 
-kv::serde_as_text!(Target, &'static Workload, Mix, Distribution, ValueSize, Verify);
+kv::serde_as_text!(&'static Workload, Mix, Distribution, ValueSize, Verify);
+
+/// What the flags of key-value workloads are listed under.
+const KEY_VALUE: &str = "Key-value workloads";
+/// More requests than so many are counted together.
+const KINDS_MAX: usize = 50;
+
+/// What requests are told apart by in a report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kind {
+    /// Its place among the counts.
+    pub(super) place: usize,
+    /// An operation, or method and path.
+    pub name: String,
+    /// Of all requests, 0–1.
+    pub share: f64,
+}
 
 /// When a client makes a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -129,15 +155,79 @@ pub enum Check {
 }
 
 impl Plan {
+    /// Whether operations on keys are asked for, and not what the URL says.
+    pub fn is_key_value(&self) -> bool {
+        let of_keys =
+            [self.workload.is_some(), self.dialect.is_some(), self.mix.is_some(), self.keys.is_some()];
+        let of_values = [self.distribution.is_some(), self.value_size.is_some(), !self.preload];
+        let of_checks = [self.verify != Verify::NONE, self.check_for.is_some()];
+        of_keys.into_iter().chain(of_values).chain(of_checks).any(|is_said| is_said)
+    }
+
+    /// The operations, keys and values, where they are asked for.
+    pub fn workload(&self) -> &'static Workload {
+        self.workload.unwrap_or(&WORKLOADS[0])
+    }
+
+    /// How operations look.
+    pub fn dialect(&self) -> &'static Dialect {
+        self.dialect.unwrap_or(&DIALECTS[0])
+    }
+
     /// Which operations, in which shares.
     pub fn mix_entries(&self) -> &[MixEntry] {
-        &self.mix.as_ref().unwrap_or(&self.workload.mix).entries
+        &self.mix.as_ref().unwrap_or(&self.workload().mix).entries
+    }
+
+    /// How often each of the requests is sent that are no operation on keys, relative to the sum.
+    pub(super) fn weights(&self) -> Vec<u32> {
+        self.requests().iter().map(|request| request.weight).collect()
+    }
+
+    /// The requests that are no operation on keys, as they are sent to the first server.
+    fn requests(&self) -> Vec<HttpRequest> {
+        let first = self.urls.first().map(|url| self.http.requests(url));
+        // Where it fails, the check of the plan does.
+        first.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// What the report tells apart.
+    pub fn kinds(&self) -> Vec<Kind> {
+        if self.is_key_value() {
+            let shares = mix::shares(self.mix_entries()).into_iter();
+            let kind = |(operation, share): (Operation, f64)| Kind {
+                place: operation as usize,
+                name: operation.name().to_owned(),
+                share,
+            };
+            return shares.map(kind).collect();
+        }
+        let requests = self.requests();
+        if requests.len() > KINDS_MAX {
+            return vec![Kind { place: 0, name: "request".to_owned(), share: 1.0 }];
+        }
+        let all: f64 = requests.iter().map(|request| f64::from(request.weight)).sum();
+        let kind = |(place, request): (usize, &HttpRequest)| Kind {
+            place,
+            name: request.name.clone(),
+            share: f64::from(request.weight) / all,
+        };
+        requests.iter().enumerate().map(kind).collect()
+    }
+
+    /// How many counts there are, used or not.
+    pub(super) fn kind_count(&self) -> usize {
+        if self.is_key_value() { Operation::ALL.len() } else { self.kinds().len().max(1) }
     }
 
     /// The workload in one sentence; where another mix or distribution replaces its own, these.
     pub(super) fn about(&self) -> String {
+        if !self.is_key_value() {
+            let kinds: Vec<String> = self.kinds().into_iter().map(|kind| kind.name).collect();
+            return format!("{}.", kinds.join(", "));
+        }
         if self.mix.is_none() && self.distribution.is_none() {
-            return self.workload.about.clone();
+            return self.workload().about.clone();
         }
         let shares = mix::shares(self.mix_entries()).into_iter();
         let shares =
@@ -147,7 +237,7 @@ impl Plan {
 
     /// Which keys the requests of `entry` name.
     pub(super) fn distribution_of(&self, entry: &MixEntry) -> Distribution {
-        self.distribution.or(entry.distribution).unwrap_or(self.workload.distribution)
+        self.distribution.or(entry.distribution).unwrap_or(self.workload().distribution)
     }
 
     /// The distributions of all entries, each once, in their order.
@@ -159,45 +249,59 @@ impl Plan {
 
     /// How many keys there are; at least one.
     pub fn keys(&self) -> u64 {
-        self.keys.unwrap_or(self.workload.keys)
+        self.keys.unwrap_or(self.workload().keys)
     }
 
     /// How long the values are.
     pub fn value_size(&self) -> ValueSize {
-        self.value_size.unwrap_or(self.workload.value_size)
+        self.value_size.unwrap_or(self.workload().value_size)
     }
 
     /// The names that the histograms of the report will have.
-    pub fn histogram_names(&self) -> Vec<&'static str> {
-        let asked = Operation::ALL.into_iter().filter(|asked| self.asks(|operation| operation == *asked));
+    pub fn histogram_names(&self) -> Vec<String> {
         let open = ["service", "send_lag"].into_iter().filter(|_| self.pacing.rate.is_some());
-        ["all"].into_iter().chain(asked.map(Operation::name)).chain(open).collect()
+        let kinds = self.kinds().into_iter().map(|kind| kind.name);
+        ["all".to_owned()].into_iter().chain(kinds).chain(open.map(str::to_owned)).collect()
     }
 
     /// Whether any request names a key.
     pub fn names_keys(&self) -> bool {
-        self.asks(|operation| self.dialect.names_key(operation))
+        self.is_key_value() && self.asks(|operation| self.dialect().names_key(operation))
     }
 
     /// How many keys, from the first on, are written and read back before the run. None where nothing is read: only then
     /// must keys be there. None either where the dialect reads without naming a key.
     pub fn preload_keys(&self) -> u64 {
-        let reads = |operation| operation == Operation::Get && self.dialect.names_key(operation);
-        let wanted = self.preload && self.asks(reads);
-        if wanted { self.workload.preload_keys_max.unwrap_or(u64::MAX).min(self.keys()) } else { 0 }
+        let reads = |operation| operation == Operation::Get && self.dialect().names_key(operation);
+        let wanted = self.preload && self.is_key_value() && self.asks(reads);
+        if wanted { self.workload().preload_keys_max.unwrap_or(u64::MAX).min(self.keys()) } else { 0 }
     }
 
     /// Whether a read that finds nothing is a good answer.
     pub(super) fn absent_is_success(&self) -> bool {
-        self.workload.absent_is_success
+        self.workload().absent_is_success
             || self.asks(|operation| operation.is_write() && !operation.has_value())
             || self.check_for.is_some()
     }
 
     /// Whether the dialect supports all of it.
     pub(super) fn check(&self) -> Result<(), Error> {
-        let Dialect { name, value_bytes_min, .. } = self.dialect;
-        let lacks = |operation: &Operation| !self.dialect.supports(*operation);
+        if !self.is_key_value() {
+            return self.urls.iter().try_for_each(|url| self.http.requests(url).map(drop));
+        }
+        if let Some(flag) = self.http.says_what_is_asked() {
+            return Err(Error::input(format_args!("{flag} cannot be used with a key-value workload"))
+                .hint("leave it out, or leave out the flags of key-value workloads, as --workload"));
+        }
+        if let Some(url) = self.urls.iter().find(|url| url.path().is_some_and(|path| path != "/")) {
+            return Err(Error::input(format_args!(
+                "{url} has a path, and the requests of a key-value workload have their own"
+            ))
+            .hint("leave the path out, or --workload and the other flags of key-value workloads"));
+        }
+        self.urls.iter().try_for_each(|url| self.http.all_headers(url).map(drop))?;
+        let Dialect { name, value_bytes_min, .. } = self.dialect();
+        let lacks = |operation: &Operation| !self.dialect().supports(*operation);
         let steps = self.mix_entries().iter().flat_map(|entry| entry.steps);
         let fail = |what: String, hint| Err(Error::input(what).hint(hint));
         let preload = self.preload_keys() > 0;
@@ -218,14 +322,14 @@ impl Plan {
             let what = format!("dialect {name} takes no values of less than {value_bytes_min} B");
             return fail(what, "take a longer --value-size");
         }
-        let key_bytes = format!("{}{}=", self.workload.key_prefix, self.keys() - 1).len();
+        let key_bytes = format!("{}{}=", self.workload().key_prefix, self.keys() - 1).len();
         let marked = (key_bytes + MARK_BYTES) as u64;
         match self.check_for {
             None if self.asks(Operation::is_conditional) => fail(
                 "conditional writes are sent only by a load that is checked".into(),
                 "add --check linearizability, or leave them out of --mix",
             ),
-            Some(_) if !self.dialect.reads_values() => fail(
+            Some(_) if !self.dialect().reads_values() => fail(
                 format!("dialect {name} reads no values of keys, so nothing can be checked"),
                 "its [get] must name {key} and expect {value}, see docs/reference.md",
             ),
@@ -244,13 +348,15 @@ impl Plan {
     /// A plan of one client, for tests.
     #[cfg(test)]
     pub(super) fn example(workload: &str) -> Plan {
-        Plan::of_flags(&["--workload", workload, "--clients", "1"])
+        clap::Parser::parse_from(["load", "http://host:1", "--workload", workload, "--clients", "1"])
     }
 
     /// The plan of these flags, for tests.
     #[cfg(test)]
     pub(super) fn of_flags(flags: &[&str]) -> Plan {
-        clap::Parser::parse_from([&["load", "http://host:1"], flags].concat())
+        let mut plan: Plan = clap::Parser::parse_from([&["load", "http://host:1"], flags].concat());
+        plan.workload.get_or_insert(&WORKLOADS[0]);
+        plan
     }
 }
 

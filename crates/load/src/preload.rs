@@ -9,11 +9,12 @@ use super::mix::Operation;
 use super::reactor::{Driver, Reactor};
 use super::request::{Request, Requests};
 use super::schedule::Schedule;
+use super::stream::Endpoint;
 use super::{Connect, Observer, Plan, machine_error};
 use kv::Error;
 use kv::proto::LoadEvent;
 use kv::units::Span;
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Connections used, however many clients the run has: enough for a durable store to commit writes together.
@@ -22,12 +23,12 @@ const CLIENTS: u64 = 32;
 const NOTICE_EVERY: u64 = 500;
 
 /// Writes and verifies the keys that `plan` wants to be there; at least one.
-pub(super) fn preload(plan: &Plan, address: SocketAddr, observer: Observer<'_>) -> Result<(), Error> {
+pub(super) fn preload(plan: &Plan, endpoints: &Arc<[Endpoint]>, observer: Observer<'_>) -> Result<(), Error> {
     let began = Instant::now();
     let keys = plan.preload_keys();
     let clients = keys.min(CLIENTS) as usize;
     let options = ClientOptions {
-        address,
+        endpoints: Arc::clone(endpoints),
         timeout: plan.timeout,
         connect: Connect::Once,
         absent_is_success: false,
@@ -35,7 +36,8 @@ pub(super) fn preload(plan: &Plan, address: SocketAddr, observer: Observer<'_>) 
         added_cpu: Duration::ZERO,
     };
     let requests = &Requests::new(plan, Connect::Once);
-    let mut reactor = Reactor::new(clients, options, Schedule::none()).map_err(machine_error)?;
+    let servers: Vec<usize> = (0..clients).map(|client| client % endpoints.len()).collect();
+    let mut reactor = Reactor::new(&servers, options, Schedule::none()).map_err(machine_error)?;
     for operation in [Operation::Put, Operation::Get] {
         let mut pass = Pass {
             requests,
@@ -49,7 +51,7 @@ pub(super) fn preload(plan: &Plan, address: SocketAddr, observer: Observer<'_>) 
         };
         reactor.run(Instant::now(), &mut pass).map_err(machine_error)?;
         if let Some((number, attempt)) = pass.bad {
-            let hint = match plan.dialect.is_default() {
+            let hint = match plan.dialect().is_default() {
                 true => "the server must store values under /kv/{key}; try one with `curl -T FILE`",
                 false => {
                     "the server must store values and give them back as the dialect says; try its requests with `curl -i`"
@@ -125,7 +127,7 @@ fn describe(plan: &Plan, attempt: &Attempt) -> String {
         Fault::WrongValue | Fault::StaleValue => format!("{method} brought another value than was written"),
         Fault::Malformed if status == 0 => format!("{method}: the answer is not HTTP/1.1"),
         Fault::Malformed
-            if attempt.operation == Operation::Put && plan.dialect.takes(attempt.operation, status) =>
+            if attempt.operation == Operation::Put && plan.dialect().takes(attempt.operation, status) =>
         {
             format!("{method} was answered {status}, but not as one that is done")
         }

@@ -69,16 +69,20 @@ pub(super) struct Reactor {
 }
 
 impl Reactor {
-    /// A reactor of `clients` clients, none of them connected yet, that send as `schedule` says.
-    pub(super) fn new(clients: usize, options: ClientOptions, schedule: Schedule) -> io::Result<Reactor> {
+    /// A reactor of clients of these servers, by their places, none of them connected yet, that send as `schedule` says.
+    pub(super) fn new(servers: &[usize], options: ClientOptions, schedule: Schedule) -> io::Result<Reactor> {
         let poll = Poll::new()?;
         let now = Instant::now();
         let timer = schedule.is_timed().then(|| Timer::new(poll.registry())).transpose()?;
         Ok(Reactor {
             shared: Shared::new(poll.registry().try_clone()?, options),
             poll,
-            clients: (0..clients).map(|index| Client::new(index, now)).collect(),
-            waiting: BinaryHeap::with_capacity(clients),
+            clients: servers
+                .iter()
+                .enumerate()
+                .map(|(index, server)| Client::new(index, *server, now))
+                .collect(),
+            waiting: BinaryHeap::with_capacity(servers.len()),
             free: VecDeque::new(),
             in_flight: 0,
             schedule,
@@ -190,6 +194,7 @@ impl Reactor {
             let client = &mut self.clients[index];
             let attempt = Attempt {
                 operation: client.request.operation,
+                kind: client.request.kind,
                 result,
                 status: client.answer.status,
                 since: client.intended,

@@ -53,10 +53,10 @@ pub(super) struct Recorder {
 
 impl Recorder {
     /// Of an `open` loop or a closed one, from `begun` on. Completions are also counted in bins of this length.
-    pub(super) fn new(window: Window, begun: Instant, open: bool, bin: Duration) -> Recorder {
+    pub(super) fn new(window: Window, begun: Instant, open: bool, bin: Duration, kinds: usize) -> Recorder {
         Recorder {
             window,
-            tally: Tally::new(open),
+            tally: Tally::new(open, kinds),
             in_flight_until: begun,
             current: Current::new(window.start, begun, bin),
             past: Vec::new(),
@@ -71,10 +71,11 @@ impl Recorder {
             self.cut_off(attempt.sent, attempt.until);
             return;
         }
-        self.tally.attempts[attempt.operation as usize] += 1;
+        self.tally.attempts[attempt.kind] += 1;
+        self.tally.count_status(attempt.status);
         match attempt.result {
             Ok(success) => {
-                self.tally.successes[attempt.operation as usize].record(latency_ns);
+                self.tally.successes[attempt.kind].record(latency_ns);
                 self.tally.absent += u64::from(success == Success::Absent);
             }
             Err(fault) => {
@@ -184,6 +185,7 @@ mod tests {
     use crate::answer::Fault;
     use crate::mix::Operation;
     use crate::pacing::Pacing;
+    use crate::plan::Kind;
     use crate::schedule::clocks;
     use crate::seconds::SECOND;
     use kv::proto::Latency;
@@ -200,11 +202,21 @@ mod tests {
     fn attempt(result: Result<Success, Fault>, since: Instant, until: Instant) -> Attempt {
         let connection = Connection::Kept;
         let operation = Operation::Get;
-        Attempt { operation, result, status: 200, since, sent: since, until, connection, verified: false }
+        Attempt {
+            operation,
+            kind: 0,
+            result,
+            status: 200,
+            since,
+            sent: since,
+            until,
+            connection,
+            verified: false,
+        }
     }
 
     fn closed(window: Window) -> Recorder {
-        Recorder::new(window, window.start, false, SECOND)
+        Recorder::new(window, window.start, false, SECOND, Operation::ALL.len())
     }
 
     /// Latencies in, a summary out.
@@ -277,11 +289,11 @@ mod tests {
             recorder.record(&attempt(result, window.start, window.start + MS));
         }
         let tally = recorder.into_tally();
-        let mut sum = Tally::new(false);
+        let mut sum = Tally::new(false, Operation::ALL.len());
         sum.add(&tally);
         sum.add(&tally);
         assert_eq!((sum.attempts(), sum.successes(), sum.latency().count), (8, 4, 8));
-        let get = &sum.operations(&[Operation::Get])[0];
+        let get = &sum.operations(&[Kind { place: 0, name: "get".into(), share: 1.0 }])[0];
         assert_eq!((get.attempts, get.successes, get.absent, get.latency.count), (8, 4, 2, 4));
         assert_eq!(sum.errors(), BTreeMap::from([("reset".into(), 2), ("http_5xx".into(), 2)]));
     }
@@ -304,7 +316,7 @@ mod tests {
     #[test]
     fn requests_in_flight_are_counted_over_the_window_only() {
         let window = window(100 * MS);
-        let mut recorder = Recorder::new(window, window.start - 50 * MS, false, SECOND);
+        let mut recorder = Recorder::new(window, window.start - 50 * MS, false, SECOND, Operation::ALL.len());
         recorder.in_flight(window.start - 10 * MS, 0);
         recorder.in_flight(window.start + 50 * MS, 1);
         recorder.in_flight(window.start + 50 * MS, 3);
@@ -317,7 +329,7 @@ mod tests {
     #[test]
     fn lateness_is_the_generators_and_waiting_is_the_connections() {
         let window = window(100 * MS);
-        let mut recorder = Recorder::new(window, window.start, true, SECOND);
+        let mut recorder = Recorder::new(window, window.start, true, SECOND, Operation::ALL.len());
         let at = |ms: u32| window.start + ms * MS;
         let mut launch = |intended, free_since, sent| recorder.launched(intended, free_since, sent);
         // Was due before the window, sent in it; then one in time, one late, one that had to wait.
@@ -346,7 +358,7 @@ mod tests {
     #[test]
     fn what_was_due_and_never_sent_is_more_than_the_target_takes() {
         let window = window(100 * MS);
-        let mut recorder = Recorder::new(window, window.start - 50 * MS, true, SECOND);
+        let mut recorder = Recorder::new(window, window.start - 50 * MS, true, SECOND, Operation::ALL.len());
         let pacing = Pacing { rate: Some(Rate(1000.0)), ..Pacing::default() };
         let schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start - 50 * MS);
         recorder.ended(&[window.start - 50 * MS], schedule, window.end);

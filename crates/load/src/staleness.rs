@@ -337,7 +337,11 @@ mod tests {
     impl StalenessChecker<'_> {
         fn ask(&mut self, client: usize, operation: Operation) -> Request {
             let mut request = Request::default();
-            self.render(client, RequestSpec { operation, number: 7, value_bytes: 100 }, &mut request);
+            self.render(
+                client,
+                RequestSpec { operation, number: 7, value_bytes: 100, template: 0 },
+                &mut request,
+            );
             request
         }
 

@@ -4,11 +4,16 @@
 
 use super::answer::Fault;
 use super::mix::Operation;
+use super::plan::Kind;
 use super::samples::Samples;
 use kv::proto::{Bucket, Latency, OperationReport, ScheduleReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// The lowest status, and how many there are.
+const STATUS_MIN: u16 = 100;
+const STATUSES: usize = 500;
 
 /// What was counted in the window of a run.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -20,10 +25,12 @@ pub(super) struct Tally {
     pub(super) cpu: Duration,
     /// Time in the window that threads were ready to run and had no core; `None` where the kernel does not say.
     pub(super) run_delay: Option<Duration>,
-    /// Successes, by `operation as usize`. No sample is recorded twice: all attempts are these and `failures`.
-    pub(super) successes: [Samples; Operation::ALL.len()],
-    /// Attempts, by `operation as usize`.
-    pub(super) attempts: [u64; Operation::ALL.len()],
+    /// Successes, by the place of their kind. No sample is recorded twice: all attempts are these and `failures`.
+    pub(super) successes: Vec<Samples>,
+    /// Attempts, by the same.
+    pub(super) attempts: Vec<u64>,
+    /// Complete answers by their status less 100.
+    pub(super) statuses: Vec<u64>,
     pub(super) failures: Samples,
     /// By `fault as usize`.
     pub(super) faults: [u64; Fault::ALL.len()],
@@ -61,9 +68,16 @@ pub(super) struct Open {
 }
 
 impl Tally {
-    /// Nothing yet, of an `open` loop or a closed one.
-    pub(super) fn new(open: bool) -> Tally {
-        Tally { run_delay: Some(Duration::ZERO), open: open.then(Open::default), ..Tally::default() }
+    /// Nothing yet, of an `open` loop or a closed one, with counts for so many kinds of requests.
+    pub(super) fn new(open: bool, kinds: usize) -> Tally {
+        Tally {
+            run_delay: Some(Duration::ZERO),
+            open: open.then(Open::default),
+            successes: vec![Samples::default(); kinds],
+            attempts: vec![0; kinds],
+            statuses: vec![0; STATUSES],
+            ..Tally::default()
+        }
     }
 
     /// Adds what another thread or process counted in the same window.
@@ -76,8 +90,10 @@ impl Tally {
             mine.add(theirs);
         }
         self.failures.add(&other.failures);
-        let counts = self.attempts.iter_mut().chain(&mut self.faults);
-        counts.zip(other.attempts.iter().chain(&other.faults)).for_each(|(mine, theirs)| *mine += theirs);
+        let add = |(mine, theirs): (&mut u64, &u64)| *mine += theirs;
+        self.attempts.iter_mut().zip(&other.attempts).for_each(add);
+        self.faults.iter_mut().zip(&other.faults).for_each(add);
+        self.statuses.iter_mut().zip(&other.statuses).for_each(add);
         self.absent += other.absent;
         self.verified += other.verified;
         self.connects += other.connects;
@@ -89,6 +105,14 @@ impl Tally {
         self.edge_secs += other.edge_secs;
         if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
             mine.add(theirs);
+        }
+    }
+
+    /// Counts the status of a complete answer; 0 is none.
+    #[inline]
+    pub(super) fn count_status(&mut self, status: u16) {
+        if let Some(count) = self.statuses.get_mut(usize::from(status.wrapping_sub(STATUS_MIN))) {
+            *count += 1;
         }
     }
 
@@ -126,9 +150,8 @@ impl Tally {
     }
 
     /// The histograms behind the latencies, by name.
-    pub(super) fn histograms(&self, operations: &[Operation]) -> BTreeMap<String, Vec<Bucket>> {
-        let buckets = |operation: &Operation| self.successes[*operation as usize].buckets();
-        let own = operations.iter().map(|operation| (operation.name().to_owned(), buckets(operation)));
+    pub(super) fn histograms(&self, kinds: &[Kind]) -> BTreeMap<String, Vec<Bucket>> {
+        let own = kinds.iter().map(|kind| (kind.name.clone(), self.successes[kind.place].buckets()));
         let mut all: BTreeMap<_, _> = own.collect();
         all.insert("all".to_owned(), self.all().buckets());
         if let Some(open) = &self.open {
@@ -151,20 +174,25 @@ impl Tally {
         all
     }
 
-    /// A report on each of `operations`.
-    pub(super) fn operations(&self, operations: &[Operation]) -> Vec<OperationReport> {
-        (operations.iter())
-            .map(|&operation| {
-                let latency = self.successes[operation as usize].summary();
-                OperationReport {
-                    operation: operation.name().to_owned(),
-                    attempts: self.attempts[operation as usize],
-                    successes: latency.count,
-                    absent: if operation == Operation::Get { self.absent } else { 0 },
-                    latency,
-                }
-            })
-            .collect()
+    /// A report on each of `kinds`.
+    pub(super) fn operations(&self, kinds: &[Kind]) -> Vec<OperationReport> {
+        let report = |kind: &Kind| {
+            let latency = self.successes[kind.place].summary();
+            OperationReport {
+                operation: kind.name.clone(),
+                attempts: self.attempts[kind.place],
+                successes: latency.count,
+                absent: if kind.name == Operation::Get.name() { self.absent } else { 0 },
+                latency,
+            }
+        };
+        kinds.iter().map(report).collect()
+    }
+
+    /// How often each status was answered.
+    pub(super) fn statuses(&self) -> BTreeMap<String, u64> {
+        let counted = self.statuses.iter().enumerate().filter(|(_, count)| **count > 0);
+        counted.map(|(place, count)| ((place as u16 + STATUS_MIN).to_string(), *count)).collect()
     }
 
     /// The failures by class, those that happened.

@@ -111,8 +111,11 @@ pub struct LoadReport {
     pub operations: Vec<OperationReport>,
     /// Failed attempts by class: `refused`, `reset`, `closed_early` (in reports from before there were more than eight classes
     /// `short_body`), `wrong_length`, `slow_body`, `timeout`, `malformed`, `wrong_value`, `stale_value`, `http_4xx`, `http_429`,
-    /// `http_5xx`, `http_503_not_applied`, `http_503_unknown`, `http_504`.
+    /// `http_5xx`, `http_503_not_applied`, `http_503_unknown`, `http_504`, `unexpected_status`, `unexpected_body`, `tls`.
     pub errors: BTreeMap<String, u64>,
+    /// Complete answers by their status; empty in reports from before they were counted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub statuses: BTreeMap<String, u64>,
     /// Which reads were to be compared as a whole, as `--verify` writes it; empty in reports from before there was a choice:
     /// none were.
     #[serde(default)]

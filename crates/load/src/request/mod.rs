@@ -5,21 +5,21 @@
 
 mod origin;
 
-use super::dialect::{Dialect, OperationTemplate, Placeholder};
+use super::dialect::{KEPT_BYTES_MAX, OperationTemplate, Placeholder};
 use super::encode::{base64_bytes, write_base64, write_percent};
 use super::history::Watch;
 use super::keys::RequestSpec;
 use super::mix::Operation;
 use super::pieces::{CompiledTemplate, Piece};
 use super::value_size::Sizes;
+use super::values::Values;
+use super::variables::{self, UUID_BYTES};
 use super::verify::{MARK_BYTES, Mark, PRELOAD_WRITER, Verify};
 use super::{Connect, Plan};
 use kv::VALUE_BYTES_MAX;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// How much of a body is kept to look for a text in it, beyond the length of that text.
-pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 /// How long a text to be hashed is.
 const TEXT_BYTES: usize = 100;
 
@@ -27,6 +27,12 @@ const TEXT_BYTES: usize = 100;
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) operation: Operation,
+    /// Which of the servers it goes to.
+    pub(super) server: usize,
+    /// What it is counted as.
+    pub(super) kind: usize,
+    /// Whether its answer has no body.
+    pub(super) is_head: bool,
     /// Head and body.
     pub(super) bytes: Vec<u8>,
     /// What the body of a good answer must begin with, or hold where the rule says so.
@@ -64,8 +70,14 @@ pub(super) struct Requests {
     verify: Verify,
     /// Whether any request names a version.
     keeps_versions: bool,
-    /// By `operation as usize`; `None` for what the dialect has no words for.
-    forms: [Option<CompiledTemplate>; Operation::ALL.len()],
+    /// Of each server: by `operation as usize`, `None` for what the dialect has no words for; of requests that are no operation
+    /// on keys in their order.
+    forms: Vec<Vec<Option<CompiledTemplate>>>,
+    /// What the variables of requests are drawn from, and the rows of their file.
+    seed: u64,
+    values: Values,
+    /// How many kinds of requests are told apart.
+    kinds: usize,
 }
 
 /// One rendering: what goes into the gaps.
@@ -83,14 +95,29 @@ struct SlotValues<'d> {
 impl Requests {
     /// For the workload of `plan`, over connections as `connect` says.
     pub(super) fn new(plan: &Plan, connect: Connect) -> Requests {
-        let dialect: &'static Dialect = plan.dialect;
-        let cut = |form| CompiledTemplate::new(form, plan, connect);
+        let rules = plan.http.rules();
+        let values = plan.http.values.clone().unwrap_or_default();
+        let forms = plan.urls.iter().map(|target| match plan.is_key_value() {
+            true => Operation::ALL
+                .map(|operation| plan.dialect().form(operation))
+                .map(|form| form.map(|form| CompiledTemplate::new(form, plan, target, connect)))
+                .into(),
+            false => {
+                // The plan was checked.
+                let requests = plan.http.requests(target).unwrap_or_default();
+                let cut = |request| CompiledTemplate::of_request(rules, request, values.columns(), connect);
+                requests.iter().map(|request| Some(cut(request))).collect()
+            }
+        });
         Requests {
-            key_prefix: &plan.workload.key_prefix,
+            forms: forms.collect(),
+            seed: plan.seed,
+            kinds: plan.kind_count(),
+            values,
+            key_prefix: &plan.workload().key_prefix,
             sizes: Sizes::new(plan.value_size()),
             verify: plan.verify,
             keeps_versions: plan.asks(Operation::needs_version),
-            forms: Operation::ALL.map(|operation| dialect.form(operation).map(cut)),
         }
     }
 
@@ -105,7 +132,7 @@ impl Requests {
         let value_bytes = self.sizes.of_key(number);
         let run = self.verify.run();
         let mark = self.verify.is_on().then_some(Mark { run, writer: PRELOAD_WRITER, count: 0, value_bytes });
-        let ask = RequestSpec { operation, number, value_bytes };
+        let ask = RequestSpec { operation, number, value_bytes, template: 0 };
         self.write(request, ask, operation == Operation::Get, mark);
     }
 
@@ -123,7 +150,10 @@ impl Requests {
         bytes.clear();
         expected.clear();
         // No run begins that asks for what its dialect lacks.
-        let Some(template) = &self.forms[ask.operation as usize] else { return };
+        let place = if ask.operation == Operation::Request { ask.template } else { ask.operation as usize };
+        let Some(template) = &self.forms[request.server][place] else { return };
+        // What is not told apart is the last kind.
+        request.kind = place.min(self.kinds - 1);
         let RequestSpec { number, value_bytes, .. } = ask;
         let mut values = SlotValues { number, digits, version, value_bytes, mark, body_bytes: 0 };
         if ask.operation == Operation::ComputeHash {
@@ -150,9 +180,10 @@ impl Requests {
         request.operation = ask.operation;
         request.keeps_version = self.keeps_versions && ask.operation == Operation::Get;
         request.form = template.form;
+        request.is_head = template.is_head;
         request.exact = exact && request.form.whole;
         request.keeps_bytes =
-            if request.form.keeps_body { request.expected.len() + KEPT_BYTES_MAX } else { 0 };
+            if request.form.keeps_body { request.expected.len() + request.form.kept_bytes() } else { 0 };
     }
 
     #[inline]
@@ -183,6 +214,14 @@ impl Requests {
             Some(Placeholder::BodyBytes) => {
                 out.extend_from_slice(itoa::Buffer::new().format(body_bytes).as_bytes());
             }
+            Some(Placeholder::Column(column)) => {
+                out.extend_from_slice(self.values.cell(values.number, column));
+            }
+            Some(Placeholder::Uuid(drawn)) => variables::write_uuid(out, self.seed, values.number, drawn),
+            Some(Placeholder::Int(low, high, drawn)) => {
+                let int = variables::int(self.seed, values.number, (low, high, drawn));
+                out.extend_from_slice(itoa::Buffer::new().format(int).as_bytes());
+            }
         }
         if piece.percent {
             scratch.clear();
@@ -201,6 +240,12 @@ impl Requests {
             Placeholder::ValueBase64 => base64_bytes(values.value_bytes),
             Placeholder::Text => TEXT_BYTES,
             Placeholder::Version => values.version.len(),
+            Placeholder::Column(column) => self.values.cell(values.number, column).len(),
+            Placeholder::Uuid(_) => UUID_BYTES,
+            Placeholder::Int(low, high, drawn) => {
+                let int = variables::int(self.seed, values.number, (low, high, drawn));
+                itoa::Buffer::new().format(int).len()
+            }
             // Neither occurs in a body.
             Placeholder::Hash | Placeholder::BodyBytes => 0,
         }
@@ -272,19 +317,20 @@ fn hash(text: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Dialect;
 
     fn requests(value_size: &str, connect: Connect) -> Requests {
         requests_in("weir", value_size, connect)
     }
 
     fn requests_in(dialect: &str, value_size: &str, connect: Connect) -> Requests {
-        let dialect = dialect.parse().unwrap();
+        let dialect = Some(dialect.parse().unwrap());
         let plan = Plan { dialect, value_size: Some(value_size.parse().unwrap()), ..Plan::example("mixed") };
         Requests::new(&plan, connect)
     }
 
     fn ask(operation: Operation, number: u64, value_bytes: usize) -> RequestSpec {
-        RequestSpec { operation, number, value_bytes }
+        RequestSpec { operation, number, value_bytes, template: 0 }
     }
 
     fn text(bytes: &[u8]) -> &str {
@@ -439,7 +485,8 @@ mod tests {
             path = "/{key}{key}"
         "#;
         let dialect = Dialect::of_file("a.toml", file).unwrap();
-        let requests = Requests::new(&Plan { dialect, ..Plan::example("mixed") }, Connect::Once);
+        let requests =
+            Requests::new(&Plan { dialect: Some(dialect), ..Plan::example("mixed") }, Connect::Once);
         let mut request = Request::default();
         for value_bytes in [0, 1, 9, 10, 11, 999] {
             requests.render(&mut request, ask(Operation::Put, 10, value_bytes), None);
@@ -477,7 +524,7 @@ mod tests {
         for dialect in [named("weir"), named("webdis"), named("etcd"), holds, begins] {
             for size in ["100", "33-200", "1-200"] {
                 let plan = Plan {
-                    dialect,
+                    dialect: Some(dialect),
                     verify: Verify::all(),
                     value_size: Some(size.parse().unwrap()),
                     ..Plan::example("mixed")

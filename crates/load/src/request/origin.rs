@@ -21,7 +21,7 @@ impl Requests {
         body: &[u8],
         [whole, scratch]: &mut [Vec<u8>; 2],
     ) -> Result<Option<Mark>, ()> {
-        let Some(template) = &self.forms[Operation::Get as usize] else { return Ok(None) };
+        let Some(template) = &self.forms[request.server][Operation::Get as usize] else { return Ok(None) };
         let is_value =
             |piece: &Piece| matches!(piece.placeholder, Some(Placeholder::Value | Placeholder::ValueBase64));
         let Some(place) = template.proof.iter().position(is_value) else { return Ok(None) };

@@ -41,15 +41,15 @@ fn carry_out(orders: &Receiver<ToWorker>, answer: &mut dyn FnMut(FromWorker)) ->
     plan.check()?;
     plan.verify = run.map_or(plan.verify, Verify::of_run);
     allow_files(clients.len() as u64 + FILES_SPARE);
-    let address = reach(&plan)?;
+    let endpoints = reach(&plan)?;
     if preload {
-        preload::preload(&plan, address, &mut |event| answer(FromWorker::Event(event)))?;
+        preload::preload(&plan, &endpoints, &mut |event| answer(FromWorker::Event(event)))?;
     }
     answer(FromWorker::Ready);
     let Ok(ToWorker::Start) = orders.recv() else { return Ok(()) };
     answer(FromWorker::Started);
     let history = SharedHistory::new(plan.verify, &clients);
-    measure::run_threads(&plan, &clients, address, &EarlyEnd::default(), &history, |_, messages| {
+    measure::run_threads(&plan, &clients, &endpoints, &EarlyEnd::default(), &history, |_, messages| {
         for (thread, message) in messages {
             if let (Ok(FromThread::Tally(_)), Some(history)) = (&message, &history) {
                 for calls in history.take_calls().chunks(CALLS_MAX) {

@@ -129,7 +129,7 @@ fn is_200(address: SocketAddr, path: &str) -> bool {
 /// Where it goes is said by each run.
 fn plan_in(dialect: &str, workload: &str) -> Plan {
     Plan {
-        dialect: dialect.parse().unwrap(),
+        dialect: Some(dialect.parse().unwrap()),
         clients: 4,
         preload: true,
         keys: Some(12),
@@ -147,7 +147,7 @@ fn run_until(servers: Servers<'_>, plan: &Plan, seen: impl Fn(&LoadReport) -> bo
     let mut tried = 0;
     loop {
         let server = servers();
-        let report = run(&Plan { target: target(server.address), ..plan.clone() });
+        let report = run(&Plan { urls: vec![target(server.address)], ..plan.clone() });
         tried += 1;
         if seen(&report) {
             return;
@@ -229,7 +229,7 @@ fn webdis_is_spoken_to_in_its_own_words() {
         report.attempts > 0 && report.errors == BTreeMap::from([("malformed".into(), report.attempts)])
     });
     let webdis = servers();
-    let plan = Plan { target: target(webdis.address), ..plan_in("webdis", "get_popular") };
+    let plan = Plan { urls: vec![target(webdis.address)], ..plan_in("webdis", "get_popular") };
     let error = load::run(&plan, &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains(": PUT was answered 200, but not as one that is done; hint: "), "{error}");
 }
@@ -328,8 +328,8 @@ fn what_a_dialect_cannot_say_is_refused_before_anything_is_asked() {
     // Without a preload, and in a mix that it can say, the same dialects will do.
     let mix: Mix = "get=1".parse().unwrap();
     let dialect = Dialect::of_file("reads.toml", "[get]\npath = \"/{key}\"\n").unwrap();
-    let reads = Plan { dialect, mix: Some(mix), ..plan(NOWHERE, "mixed") };
+    let reads = Plan { dialect: Some(dialect), mix: Some(mix), ..plan(NOWHERE, "mixed") };
     assert!(load::run(&reads, &mut |_| {}).unwrap_err().to_string().starts_with("cannot reach "));
-    let (_, help, _) = weir_load(&["--help"]);
-    assert!(load::DIALECTS.iter().all(|row| help.contains(&row.about)), "{help}");
+    let (_, list, _) = weir_load(&["--list"]);
+    assert!(load::DIALECTS.iter().all(|row| list.contains(&row.about)), "{list}");
 }

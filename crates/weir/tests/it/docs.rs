@@ -291,13 +291,18 @@ fn the_commands_of_the_tutorial_do_what_stands_there() {
 }
 
 #[test]
+fn the_commands_of_the_guide_to_load_do_what_stands_there() {
+    check("docs/load.md");
+}
+
+#[test]
 fn the_recipes_for_clients_do_what_stands_there() {
     check("docs/clients.md");
 }
 
 #[test]
 fn every_exception_is_of_a_command_that_is_there() {
-    let text: String = ["README.md", "docs/tutorial.md", "docs/clients.md"]
+    let text: String = ["README.md", "docs/tutorial.md", "docs/load.md", "docs/clients.md"]
         .map(|path| fs::read_to_string(Path::new("../..").join(path)).unwrap())
         .concat();
     let commands: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("$ ")).collect();

@@ -175,7 +175,7 @@ fn a_server_that_forgets_conditions_is_found() {
         clients: 16,
         keys: Some(4),
         mix: Some("put=1,compare_and_put=9".parse().unwrap()),
-        dialect: dialect.to_str().unwrap().parse().unwrap(),
+        dialect: Some(dialect.to_str().unwrap().parse().unwrap()),
         check_for: Some(Check::Linearizability),
         ..plan(server.address, "mixed")
     };

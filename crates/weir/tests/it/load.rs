@@ -545,7 +545,7 @@ fn the_first_key_that_does_not_come_back_ends_the_run() {
 fn a_server_that_is_not_there_is_told_at_once() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = load::run(&plan(nobody, "get_popular"), &mut |_| {}).unwrap_err();
-    let expected = format!("cannot reach http://{nobody}: connection refused; hint: start it");
+    let expected = format!("cannot reach http://{nobody}: connection refused; hint: start the server");
     assert!(!error.is_input() && error.to_string().starts_with(&expected), "{error}");
 }
 
@@ -561,7 +561,8 @@ fn the_command_prints_a_table_a_document_or_events() {
     let server = Server::start(|_| Reply::Store);
     let url = format!("http://{}", server.address);
     // Less than a second, or there were an event for it.
-    let short = [&url, "--warmup", "10ms", "--window", "900ms", "--clients", "2"];
+    let short =
+        [&url, "--workload", "get_popular", "--warmup", "10ms", "--window", "900ms", "--clients", "2"];
 
     let (output, stdout, stderr) = weir_load(&short);
     assert!(output.status.success() && stderr.is_empty(), "{stderr}");
@@ -574,7 +575,7 @@ fn the_command_prints_a_table_a_document_or_events() {
     assert!(report.successes > 0 && stderr.is_empty());
 
     let (_, stdout, _) =
-        weir_load(&[&short[..], &["--events", "--workload", "mixed", "--keys", "20"]].concat());
+        weir_load(&[&short[..], &["--events", "--mix", "get=1,put=1", "--keys", "20"]].concat());
     let events: Vec<LoadEvent> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(
         matches!(
@@ -595,9 +596,9 @@ fn the_command_says_in_one_line_what_is_wrong() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{nobody}");
     for (arguments, code, told) in [
-        (&[url.as_str()][..], 1, "connection refused; hint: start it with `weir serve`"),
-        (&["https://127.0.0.1:1"], 2, "only http"),
-        (&["127.0.0.1:1"], 2, "hint: write http://host:port"),
+        (&[url.as_str()][..], 1, "connection refused; hint: start the server, or correct the port"),
+        (&["ftp://127.0.0.1:1"], 2, "only http and https are spoken, not ftp"),
+        (&["127.0.0.1:1/x"], 2, "hint: write http://127.0.0.1:1/x"),
         (&[&url, "--workload", "get_nothing"], 2, "expected one of: get_popular, get_all, put_all, mixed"),
         (&[&url, "--clients", "0"], 2, "--clients"),
         (&[&url, "--threads", "0"], 2, "--threads"),

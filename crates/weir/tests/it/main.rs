@@ -3,6 +3,7 @@
 mod support;
 
 mod access_log;
+mod any_url;
 mod atomic;
 mod audit;
 mod backup;

@@ -58,7 +58,7 @@ fn a_stall_delays_all_that_was_due_in_it_and_only_an_open_loop_says_so() {
         let freezes = freezing();
         let closed = Plan {
             pacing: Pacing::default(),
-            ..Plan { target: plan(freezes.address, "get_popular").target, ..paced }
+            ..Plan { urls: plan(freezes.address, "get_popular").urls, ..paced }
         };
         let report = run(&closed);
         assert!((1..60).contains(&longer(&report, "all", 95)), "{report:?}");
@@ -139,7 +139,20 @@ fn a_client_that_thinks_is_not_in_a_request() {
 /// between two runs of one length. Huge pages are off: with them memory grows in steps of two mebibytes, in which a leak would hide.
 fn peak_kib(url: &str, window: &str, pacing: &[&str]) -> u64 {
     let mut command = weir();
-    command.args(["load", url, "--clients", "8", "--warmup", "200ms", "--window", window]).args(pacing);
+    command
+        .args([
+            "load",
+            url,
+            "--workload",
+            "get_popular",
+            "--clients",
+            "8",
+            "--warmup",
+            "200ms",
+            "--window",
+            window,
+        ])
+        .args(pacing);
     command.env("MIMALLOC_ALLOW_THP", "0").stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     let maps = format!("/proc/{}/smaps_rollup", child.id());

@@ -82,7 +82,7 @@ fn each_workload_runs_without_errors_over_its_own_operations() {
         // The report says what was asked, and what was observed is that.
         assert_eq!(
             (report.about.as_str(), report.mix.len()),
-            (plan.workload.about.as_str(), operations.len())
+            (plan.workload().about.as_str(), operations.len())
         );
         let keyed = !workload.starts_with("compute");
         assert_eq!((report.keys, report.distribution.is_empty()), (if keyed { 50 } else { 0 }, !keyed));

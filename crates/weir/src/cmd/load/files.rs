@@ -15,7 +15,7 @@ const TICKS_PER_HALF: u32 = 5;
 const HINT: &str = "name files in a folder that is there and that you may write to";
 
 /// Checks that a file can be written for each of these histograms, with a name that begins with `prefix`.
-pub(super) fn check_prefix(prefix: &str, histograms: &[&str]) -> Result<(), Error> {
+pub(super) fn check_prefix(prefix: &str, histograms: &[String]) -> Result<(), Error> {
     if prefix.is_empty() || prefix.ends_with('/') {
         return Err(Error::input(format_args!("--hdr {prefix} names no file"))
             .hint("add what the files' names are to begin with, as in --hdr results/run"));
@@ -42,7 +42,9 @@ pub(super) fn write(hdr: Option<&str>, seconds: Option<&str>, report: &LoadRepor
 }
 
 fn path(prefix: &str, name: &str) -> String {
-    if name == ALL { format!("{prefix}.hgrm") } else { format!("{prefix}-{name}.hgrm") }
+    // A request is called by its method and its path, which no file can be.
+    let name = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
+    if name == ALL { format!("{prefix}.hgrm") } else { format!("{prefix}-{}.hgrm", name.trim_matches('_')) }
 }
 
 fn cannot_write(path: &str, error: &io::Error) -> String {
@@ -218,7 +220,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         fs::write(path("run.hgrm"), "older").unwrap();
         let prefix = path("run").to_str().unwrap().to_owned();
-        check_prefix(&prefix, &HISTOGRAMS).unwrap();
+        check_prefix(&prefix, &HISTOGRAMS.map(String::from)).unwrap();
         assert!(write(Some(&prefix), None, &report()).is_empty());
         let mut names: Vec<String> = (fs::read_dir(folder.path()).unwrap())
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -233,7 +235,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let prefix = path("run").to_str().unwrap().to_owned();
-        check_prefix(&prefix, &HISTOGRAMS).unwrap();
+        check_prefix(&prefix, &HISTOGRAMS.map(String::from)).unwrap();
         fs::remove_file(path("run-get.hgrm")).unwrap();
         fs::create_dir(path("run-get.hgrm")).unwrap();
         let failures = write(Some(&prefix), None, &report());
@@ -255,7 +257,8 @@ mod tests {
         fs::create_dir(path("taken.hgrm")).unwrap();
         fs::write(path("file"), "").unwrap();
         let failure = |prefix: &Path, names: &[&str]| {
-            check_prefix(prefix.to_str().unwrap(), names).unwrap_err().to_string()
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            check_prefix(prefix.to_str().unwrap(), &names).unwrap_err().to_string()
         };
         for (name, said) in [
             ("absent/run", "No such file or directory"),

@@ -21,15 +21,14 @@ use std::time::Duration;
 /// What a line on standard input says that ends the window.
 const END: &[u8] = b"end";
 
-/// Send load to an HTTP key-value server and report throughput, latencies and failures.
+/// Send load to an HTTP service and report throughput, latencies and failures.
 ///
-/// The load is a closed loop unless --rate is given: each client is one connection with one request in flight, and sends the next one as
-/// soon as the answer has arrived. The server must answer GET, PUT and DELETE on /kv/{key}; for the workloads named compute_*, the routes
-/// /compute/… of `weir serve --lab`. For other servers, name a dialect.
+/// As in: weir load http://127.0.0.1:8080/orders/1 -c 32 --rate 500
 #[derive(clap::Args)]
-#[command(after_help = workloads_help(), override_usage = "weir load [OPTIONS] URL")]
+// Short also as --help: the reference has the rest.
+#[command(override_usage = "weir load [OPTIONS] URL...", disable_help_flag = true)]
 pub(crate) struct Args {
-    /// Absent only with --schema.
+    /// Absent only with --schema or --list.
     #[command(flatten)]
     plan: Option<Plan>,
 
@@ -69,6 +68,14 @@ pub(crate) struct Args {
     /// Print the JSON schema of the report, and do nothing else
     #[arg(long, exclusive = true, help_heading = "Output")]
     schema: bool,
+
+    /// Print help
+    #[arg(long, short, action = clap::ArgAction::HelpShort, help_heading = "Output")]
+    help: Option<bool>,
+
+    /// List workloads, distributions of keys and dialects, and do nothing else
+    #[arg(long, exclusive = true, help_heading = "Key-value workloads")]
+    list: bool,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
@@ -100,7 +107,10 @@ fn until_stdin_ends(args: Args) -> Result<(), Error> {
 
 fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
     let Some(mut plan) = args.plan else {
-        say(LOAD_REPORT_SCHEMA.trim_end());
+        match args.list {
+            true => say(list()),
+            false => say(LOAD_REPORT_SCHEMA.trim_end()),
+        }
         return Ok(());
     };
     let wants_histograms = plan.histogram;
@@ -172,7 +182,8 @@ fn not_linearizable(report: &LinearizabilityReport) -> Option<Error> {
     }
 }
 
-fn workloads_help() -> String {
+/// What --list prints.
+fn list() -> String {
     let mut text = String::from("Workloads:");
     for row in WORKLOADS.iter() {
         let _ = write!(text, "\n  {:<16} {}", row.name, row.about);

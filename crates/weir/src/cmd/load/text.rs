@@ -104,7 +104,7 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     let LoadReport { attempts, successes, clients, threads, seed, .. } = report;
     let mut figures = Vec::new();
     let mut add = |name: &'r str, text: String| figures.push((name, text));
-    add("workload", workload_text(plan, report));
+    add(if plan.is_key_value() { "workload" } else { "request" }, workload_text(plan, report));
     let (driven, driving) = (counted((*clients).into(), "client"), counted((*threads).into(), "thread"));
     let (window, warmup) = (Span(plan.window), Span(plan.warmup));
     add("load", format!("{driven}, {driving}, window {window} after {warmup} of warm-up, seed {seed}"));
@@ -118,6 +118,11 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     add("attempts", format!("{attempts}, of which {failed} failed ({share} %)"));
     if !report.workers.is_empty() {
         add("workers", workers(report));
+    }
+    let statuses = report.statuses.iter().map(|(status, count)| format!("{status} × {count}"));
+    let statuses: Vec<String> = statuses.collect();
+    if !plan.is_key_value() && !statuses.is_empty() {
+        add("statuses", statuses.join(", "));
     }
     report.errors.iter().for_each(|(class, count)| add(class, format!("{count} failed")));
     if report.verified > 0 || plan.verify != Verify::NONE {
@@ -189,7 +194,15 @@ fn workers(report: &LoadReport) -> String {
 
 /// The workload, and what replaced its defaults.
 fn workload_text(plan: &Plan, report: &LoadReport) -> String {
-    let mut text = format!("{} on {}", report.workload, plan.target);
+    let urls: Vec<String> = plan.urls.iter().map(ToString::to_string).collect();
+    let urls = urls.join(", ");
+    if !plan.is_key_value() {
+        return match plan.connect {
+            Connect::Each => format!("{}, a connection for each request", requests_text(plan, &urls)),
+            Connect::Once => requests_text(plan, &urls),
+        };
+    }
+    let mut text = format!("{} on {urls}", report.workload);
     if plan.names_keys() {
         let _ = write!(text, ", {} keys of {} B", plan.keys(), plan.value_size());
     }
@@ -201,13 +214,21 @@ fn workload_text(plan: &Plan, report: &LoadReport) -> String {
             let _ = write!(text, ", {} % {operation}", percent(*share));
         }
     }
-    if !plan.dialect.is_default() {
+    if !plan.dialect().is_default() {
         let _ = write!(text, ", dialect {}", report.dialect);
     }
     if plan.connect == Connect::Each {
         text.push_str(", a connection for each request");
     }
     text
+}
+
+/// What is asked of services that are no key-value stores.
+fn requests_text(plan: &Plan, urls: &str) -> String {
+    match plan.kinds().as_slice() {
+        [kind] => format!("{} {urls}", kind.name.split(' ').next().unwrap_or_default()),
+        kinds => format!("{} to {urls}", counted(kinds.len() as u64, "request")),
+    }
 }
 
 fn cells(absent: &str, latency: &Latency) -> [String; 7] {
@@ -232,7 +253,7 @@ mod tests {
     use kv::proto::OperationReport;
 
     fn plan(pacing: Pacing) -> Plan {
-        Plan { pacing, ..clap::Parser::parse_from(["load", "http://host:1"]) }
+        Plan { pacing, ..clap::Parser::parse_from(["load", "http://host:1", "--workload", "get_popular"]) }
     }
 
     fn latency(count: u64, us: f64) -> Latency {

@@ -1,0 +1,182 @@
+//! Variables in requests: `{{uuid}}`, `{{int:1..1000}}`, and `{{column}}` of a file of values.
+//!
+//! What a variable stands for follows from the seed of the run and the number of the request, so that the same seed gives the same
+//! requests.
+
+use super::dialect::Placeholder;
+use super::draw::below;
+use super::pieces::Piece;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// How long a UUID is as text.
+pub(super) const UUID_BYTES: usize = 36;
+
+/// Cuts the parts of one request into pieces.
+pub(super) struct Cutter<'c> {
+    columns: &'c [String],
+    /// Variables so far that are drawn.
+    drawn: u64,
+}
+
+impl<'c> Cutter<'c> {
+    pub(super) fn new(columns: &'c [String]) -> Cutter<'c> {
+        Cutter { columns, drawn: 0 }
+    }
+
+    /// The pieces of a part. In a target (`true`), values are percent-encoded.
+    pub(super) fn cut(&mut self, text: &[u8], is_target: bool) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let mut done = 0;
+        for (start, end, name) in names(text) {
+            // The request was checked.
+            let Ok(placeholder) = self.placeholder(name) else { continue };
+            let percent = is_target && matches!(placeholder, Placeholder::Column(_));
+            pieces.push(Piece { text: text[done..start].to_vec(), placeholder: Some(placeholder), percent });
+            done = end;
+        }
+        if done < text.len() {
+            pieces.push(Piece { text: text[done..].to_vec(), ..Piece::default() });
+        }
+        pieces
+    }
+
+    fn placeholder(&mut self, name: &str) -> Result<Placeholder, String> {
+        if let Some(column) = self.columns.iter().position(|column| column == name) {
+            return Ok(Placeholder::Column(column));
+        }
+        self.drawn += 1;
+        if name == "uuid" {
+            return Ok(Placeholder::Uuid(self.drawn));
+        }
+        let range = name.strip_prefix("int:").and_then(|range| range.split_once(".."));
+        let range = range.and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
+        match range {
+            Some((low, high)) if low <= high => Ok(Placeholder::Int(low, high, self.drawn)),
+            _ => Err(unknown(name, self.columns)),
+        }
+    }
+}
+
+/// Whether all variables of a part are known.
+pub(super) fn check(text: &[u8], columns: &[String]) -> Result<(), String> {
+    let mut cutter = Cutter::new(columns);
+    names(text).try_for_each(|(.., name)| cutter.placeholder(name).map(drop))
+}
+
+fn unknown(name: &str, columns: &[String]) -> String {
+    let columns: String = columns.iter().map(|column| format!(", {{{{{column}}}}}")).collect();
+    let hint = match columns.as_str() {
+        "" => "expected {{uuid}}, {{int:1..1000}}, or a column of the file of --values".to_owned(),
+        columns => format!("expected one of: {{{{uuid}}}}, {{{{int:1..1000}}}}{columns}"),
+    };
+    format!("unknown variable {{{{{name}}}}}; hint: {hint}")
+}
+
+/// What looks like a variable: where it begins and ends, and its name. Other braces are text.
+fn names(text: &[u8]) -> impl Iterator<Item = (usize, usize, &str)> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        while let Some(start) = memchr::memmem::find(&text[from..], b"{{").map(|at| from + at) {
+            let rest = &text[start + 2..];
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-:. ".contains(&byte);
+            let end = memchr::memmem::find(rest, b"}}");
+            let name = end.map(|end| &rest[..end]).filter(|name| name.iter().all(|byte| is_part(*byte)));
+            let name = name
+                .and_then(|name| std::str::from_utf8(name).ok())
+                .map(str::trim)
+                .filter(|name| !name.is_empty());
+            if let (Some(name), Some(end)) = (name, end) {
+                from = start + 2 + end + 2;
+                return Some((start, from, name));
+            }
+            from = start + 1;
+        }
+        None
+    })
+}
+
+/// What a drawn variable of a request is drawn from.
+fn random(seed: u64, number: u64, drawn: u64) -> Xoshiro256PlusPlus {
+    use super::verify::mix;
+    Xoshiro256PlusPlus::seed_from_u64(mix(mix(seed ^ mix(number)) ^ drawn))
+}
+
+/// The number that `{{int:low..high}}` stands for in request `number`.
+pub(super) fn int(seed: u64, number: u64, (low, high, drawn): (u64, u64, u64)) -> u64 {
+    let mut random = random(seed, number, drawn);
+    match (high - low).checked_add(1) {
+        Some(count) => low + below(&mut random, count),
+        None => random.next_u64(),
+    }
+}
+
+/// Appends the UUID (version 4) of request `number`.
+pub(super) fn write_uuid(out: &mut Vec<u8>, seed: u64, number: u64, drawn: u64) {
+    let mut random = random(seed, number, drawn);
+    let [high, low] = [random.next_u64(), random.next_u64()];
+    let (high, low) = (high & !0xf000 | 0x4000, low & !(3 << 62) | 1 << 63);
+    let digits = (u128::from(high) << 64) | u128::from(low);
+    for place in 0..32u32 {
+        if matches!(place, 8 | 12 | 16 | 20) {
+            out.push(b'-');
+        }
+        out.push(b"0123456789abcdef"[(digits >> (124 - 4 * place)) as usize & 15]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, columns: &[&str]) -> String {
+        let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
+        let pieces = Cutter::new(&columns).cut(text.as_bytes(), true);
+        let piece =
+            |piece: &Piece| format!("{}{:?} ", String::from_utf8_lossy(&piece.text), piece.placeholder);
+        pieces.iter().map(piece).collect()
+    }
+
+    #[test]
+    fn variables_are_words_in_two_braces_and_all_else_is_text() {
+        for (text, expected) in [
+            ("/a", "/aNone "),
+            ("/{{id}}/{{ uuid }}", "/Some(Column(1)) /Some(Uuid(1)) "),
+            ("{{int:1..9}}{{uuid}}x", "Some(Int(1, 9, 1)) Some(Uuid(2)) xNone "),
+            ("{\"a\":{\"b\":{}}}", "{\"a\":{\"b\":{}}}None "),
+            ("{{{id}}}", "{Some(Column(1)) }None "),
+        ] {
+            assert_eq!(shown(text, &["name", "id"]), expected, "{text}");
+            assert!(check(text.as_bytes(), &["id".to_owned()]).is_ok(), "{text}");
+        }
+        for (wrong, why) in [
+            ("{{idd}}", "unknown variable {{idd}}; hint: expected one of: {{uuid}}, {{int:1..1000}}, {{id}}"),
+            ("{{int:9..1}}", "unknown variable {{int:9..1}}"),
+            ("{{int:a}}", "unknown variable {{int:a}}"),
+        ] {
+            assert!(check(wrong.as_bytes(), &["id".to_owned()]).unwrap_err().contains(why), "{wrong}");
+        }
+        assert!(check(b"{{id}}", &[]).unwrap_err().contains("--values"));
+    }
+
+    #[test]
+    fn drawn_values_are_those_of_the_seed_and_the_request() {
+        let uuid = |seed, number, drawn| {
+            let mut out = Vec::new();
+            write_uuid(&mut out, seed, number, drawn);
+            String::from_utf8(out).unwrap()
+        };
+        let one = uuid(1, 2, 3);
+        assert_eq!((one.len(), one.as_bytes()[14], uuid(1, 2, 3) == one), (UUID_BYTES, b'4', true), "{one}");
+        assert!(b"89ab".contains(&one.as_bytes()[19]), "{one}");
+        let others = [uuid(2, 2, 3), uuid(1, 3, 3), uuid(1, 2, 4)];
+        assert!(others.iter().all(|other| *other != one), "{one} {others:?}");
+        let ints: Vec<u64> = (0..10_000).map(|number| int(7, number, (1, 3, 1))).collect();
+        for value in 1..=3 {
+            let count = ints.iter().filter(|int| **int == value).count();
+            // Four standard deviations.
+            assert!((3144..3523).contains(&count), "{value}: {count}");
+        }
+        assert_eq!(int(7, 1, (5, 5, 1)), 5);
+    }
+}
