@@ -23,6 +23,7 @@ mod variables;
 mod http_request;
 mod dialect;
 mod encode;
+mod piece;
 mod pieces;
 mod verify;
 mod history;

@@ -4,6 +4,7 @@
 
 use super::dialect::{self, OperationTemplate, Placeholder};
 use super::http_request::HttpRequest;
+use super::piece::Piece;
 use super::target::Target;
 use super::variables;
 use super::{Connect, Plan};
@@ -19,15 +20,6 @@ pub(super) struct CompiledTemplate {
     /// What is not.
     pub(super) body_placeholders: Vec<Placeholder>,
     pub(super) proof: Vec<Piece>,
-}
-
-/// Bytes, and the placeholder behind them. A key's prefix is part of the bytes: its number follows.
-#[derive(Debug, Default)]
-pub(super) struct Piece {
-    pub(super) text: Vec<u8>,
-    pub(super) placeholder: Option<Placeholder>,
-    /// Whether what follows is percent-encoded.
-    pub(super) percent: bool,
 }
 
 impl CompiledTemplate {

@@ -5,7 +5,7 @@
 
 use super::dialect::Placeholder;
 use super::draw::below;
-use super::pieces::Piece;
+use super::piece::Piece;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

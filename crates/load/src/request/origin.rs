@@ -6,7 +6,7 @@ use super::{Request, Requests, SlotValues};
 use crate::dialect::Placeholder;
 use crate::encode::{base64_bytes, read_base64};
 use crate::mix::Operation;
-use crate::pieces::Piece;
+use crate::piece::Piece;
 use crate::verify::{MARK_BYTES, Mark};
 use memchr::memmem;
 
