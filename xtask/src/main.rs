@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::from(if error.is_input() { 2 } else { 1 })
+            ExitCode::from(error.exit_code())
         }
     }
 }

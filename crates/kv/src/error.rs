@@ -7,18 +7,23 @@ use std::fmt::{self, Display};
 pub struct Error {
     what: String,
     hint: String,
-    is_input: bool,
+    exit_code: u8,
 }
 
 impl Error {
     /// Something that did not work although it was asked for rightly. `what` names the thing and the cause.
     pub fn new(what: impl Display) -> Error {
-        Error { what: what.to_string(), hint: String::new(), is_input: false }
+        Error { what: what.to_string(), hint: String::new(), exit_code: 1 }
     }
 
     /// A mistake of the caller: in a flag, a file, a URL, the environment.
     pub fn input(what: impl Display) -> Error {
-        Error { is_input: true, ..Error::new(what) }
+        Error { exit_code: 2, ..Error::new(what) }
+    }
+
+    /// Something that was measured and does not meet what was demanded of it with a flag like `--fail-if-slower`.
+    pub fn unmet(what: impl Display) -> Error {
+        Error { exit_code: 3, ..Error::new(what) }
     }
 
     /// Says what to do about it.
@@ -33,7 +38,12 @@ impl Error {
 
     /// Whether it is the caller's mistake.
     pub fn is_input(&self) -> bool {
-        self.is_input
+        self.exit_code == 2
+    }
+
+    /// What a command ends with that failed for this reason: 1 it did not work, 2 wrong input, 3 a demand is not met.
+    pub fn exit_code(&self) -> u8 {
+        self.exit_code
     }
 }
 
