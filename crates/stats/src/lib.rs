@@ -3,6 +3,7 @@
 //! Numbers only. The bootstrap is seeded, so the same numbers give the same interval.
 
 pub mod ratio;
+pub mod sequential;
 pub mod steady;
 
 use rand_core::{Rng, SeedableRng};
