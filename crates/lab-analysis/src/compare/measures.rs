@@ -29,6 +29,13 @@ pub enum Kind {
     Latency,
 }
 
+impl Measure {
+    /// The relative resolution of the figure: a percentile is the end of a bucket of a histogram of three digits.
+    pub(super) fn resolution(&self) -> f64 {
+        if self.kind == Latency { 1e-3 } else { 0.0 }
+    }
+}
+
 /// The figures, in the order of the tables.
 pub const MEASURES: &[Measure] = &[
     measure("goodput_rps", "goodput", "req/s", Rate, |_, (_, load)| Some(load.goodput_rps)),

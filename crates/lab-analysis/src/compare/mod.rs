@@ -5,10 +5,12 @@
 
 mod capacity;
 mod circumstances;
+mod gate;
 mod measures;
 
 pub use capacity::CapacityRatio;
 pub use circumstances::Difference;
+pub use gate::{Gate, Standing, Subject, Verdict, gate};
 pub use measures::{Kind, MEASURES, Measure};
 pub use stats::ratio::{Method, Quotient};
 
@@ -29,6 +31,8 @@ pub struct Comparison {
     pub sides: Vec<Side>,
     /// Whether one run measured all of them in turns, repetition by repetition.
     pub interleaved: bool,
+    /// Whether that run ended when it had seen enough, so that its intervals hold at any number of repetitions.
+    pub sequential: bool,
     /// What else differs between the sides, as far as it is recorded.
     pub circumstances: Vec<Difference>,
     /// The workloads that at least two sides have at some level, in the order of the first side that has them.
@@ -170,6 +174,9 @@ pub enum Bound {
     AtMost,
 }
 
+/// How improbable it is that an interval misses what it is of.
+const ALPHA: f64 = 0.05;
+
 /// Compares `all` with the first of them. The error says in one line why that is not possible.
 pub fn compare(all: &[&Results]) -> Result<Comparison, Error> {
     ensure(all.len() > 1, "there is nothing to compare with", "name a second results directory")?;
@@ -192,6 +199,7 @@ pub fn compare(all: &[&Results]) -> Result<Comparison, Error> {
     Ok(Comparison {
         sides: inputs.iter().map(Input::side).collect(),
         interleaved: all[1..].iter().all(|other| are_interleaved(all[0], other)),
+        sequential: all.iter().any(|of| of.sequential),
         circumstances,
         tested: ratios.filter(is_tested).count() as u32,
         workloads,
@@ -299,9 +307,7 @@ fn side_of_level(input: &Input, workload: &str, clients: u32) -> Option<SideOfLe
 fn ratios(at: [&SideOfLevel; 2], sides: [&Input; 2]) -> Vec<Option<Ratio>> {
     let is_invalid = at.iter().any(|at| at.row.excluded.is_some());
     let ratio = |((a, b), measure): ((&Option<Figure>, &Option<Figure>), &Measure)| {
-        // A percentile is the end of a bucket of a histogram of three digits.
-        let resolution = if measure.kind == Kind::Latency { 1e-3 } else { 0.0 };
-        let quotient = over_runs([&a.as_ref()?.of_runs, &b.as_ref()?.of_runs], sides, resolution);
+        let quotient = over_runs([&a.as_ref()?.of_runs, &b.as_ref()?.of_runs], sides, measure.resolution());
         Some(ratio(quotient, measure.kind, at.map(|at| at.generator_limited), is_invalid))
     };
     at[0].figures.iter().zip(&at[1].figures).zip(MEASURES).map(ratio).collect()
@@ -338,16 +344,30 @@ fn over_runs(runs: [&[(u32, f64)]; 2], sides: [&Input; 2], resolution: f64) -> R
             return Err(Obstacle::Zero { run: repetition + 1, side: side.name.clone() });
         }
     }
+    let [first, other] = sides.map(|side| side.results);
+    let method = method(are_interleaved(first, other), first.sequential || other.sequential);
+    quotient(runs, method, resolution, ALPHA).ok_or(Obstacle::NothingInCommon)
+}
+
+/// How runs are compared.
+fn method(interleaved: bool, sequential: bool) -> Method {
+    match (interleaved, sequential) {
+        (false, _) => Method::Welch,
+        (true, false) => Method::Paired,
+        (true, true) => Method::Sequential,
+    }
+}
+
+/// The quotient of the runs of two sides, each with its repetition.
+fn quotient(runs: [&[(u32, f64)]; 2], method: Method, resolution: f64, alpha: f64) -> Option<Quotient> {
     let [first, other] = runs;
-    let quotient = if are_interleaved(sides[0].results, sides[1].results) {
-        let partner = |run: u32| other.iter().find(|(of, _)| *of == run).map(|(_, value)| *value);
-        let pairs = first.iter().filter_map(|(run, value)| Some((*value, partner(*run)?)));
-        stats::ratio::paired(&pairs.collect::<Vec<_>>(), resolution)
-    } else {
+    if method == Method::Welch {
         let values = runs.map(|runs| runs.iter().map(|(_, value)| *value).collect::<Vec<f64>>());
-        stats::ratio::welch(&values[0], &values[1], resolution)
-    };
-    quotient.ok_or(Obstacle::NothingInCommon)
+        return stats::ratio::welch(&values[0], &values[1], resolution, alpha);
+    }
+    let partner = |run: u32| other.iter().find(|(of, _)| *of == run).map(|(_, value)| *value);
+    let pairs = first.iter().filter_map(|(run, value)| Some((*value, partner(*run)?)));
+    stats::ratio::paired(&pairs.collect::<Vec<_>>(), method, resolution, alpha)
 }
 
 #[cfg(any(test, feature = "test-support"))]

@@ -58,6 +58,7 @@ pub fn sweep(model: &Model, workloads: &[&str], levels: &[u32], repetitions: u32
             .collect(),
         levels: levels.to_vec(),
         repetitions,
+        sequential: false,
         published: Vec::new(),
         trials,
         interventions: Vec::new(),

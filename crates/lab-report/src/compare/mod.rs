@@ -3,12 +3,14 @@
 //! A pure function, as the report is: the same comparison gives the same bytes. `page` makes a document
 //! that all formats write.
 
+mod gate;
 mod page;
 mod plot;
 mod sentences;
 
 use super::document::File;
 use super::{files, text};
+pub use gate::{gate_headline, gate_junit, gate_markdown, gate_text};
 use lab_analysis::Comparison;
 
 /// The files of a comparison. The drawing is missing where no processor time was read.

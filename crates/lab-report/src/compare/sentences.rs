@@ -28,14 +28,21 @@ pub(super) fn durability(comparison: &Comparison, workload: &ComparedWorkload) -
 
 /// A ratio and its interval; in brackets where it is not comparable.
 pub(super) fn ratio(of: &Ratio) -> String {
-    let Some(Quotient { ratio, interval, .. }) = of.quotient else { return "no ratio".to_owned() };
-    let ratio = times(ratio) + "×";
-    match (of.bound, interval) {
+    let Some(quotient) = &of.quotient else { return "no ratio".to_owned() };
+    let ratio = times(quotient.ratio) + "×";
+    match (of.bound, quotient.interval) {
         (Some(Bound::AtLeast), _) => format!("[≥ {ratio}]"),
         (Some(Bound::AtMost), _) => format!("[≤ {ratio}]"),
         _ if of.obstacle.is_some() => format!("[{ratio}]"),
-        (None, None) => format!("{ratio} ({UNKNOWN})"),
-        (None, Some((low, high))) => format!("{ratio} ({}–{})", times(low), times(high)),
+        (None, _) => ratio_of(quotient),
+    }
+}
+
+/// A ratio and its interval.
+pub(super) fn ratio_of(Quotient { ratio, interval, .. }: &Quotient) -> String {
+    match interval {
+        None => format!("{}× ({UNKNOWN})", times(*ratio)),
+        Some((low, high)) => format!("{}× ({}–{})", times(*ratio), times(*low), times(*high)),
     }
 }
 
@@ -144,6 +151,9 @@ pub(super) fn reading(comparison: &Comparison) -> Vec<String> {
         ),
     };
     let method = match comparison.interleaved {
+        true if comparison.sequential => {
+            "The targets were measured in turns until that was enough; the interval holds at any number of repetitions."
+        }
         true => {
             "The targets were measured in turns, so it is of the ratios of single repetitions (Student’s t)."
         }

@@ -67,6 +67,8 @@ pub struct Options {
     pub command: String,
     /// To what share of the file's durations the experiment was scaled down.
     pub scale: Option<f64>,
+    /// Whether [`Progress::repeated`] says when there are repetitions enough; the experiment's are then the most.
+    pub sequential: bool,
     /// Published results, to be kept beside what is measured.
     pub published: Vec<PublishedRow>,
     /// Whether a trial whose window may end sooner has seen enough; asked after each of its bins of [`BIN`]. It gets what the window is
@@ -87,6 +89,7 @@ impl Options {
             dir: dir.to_owned(),
             command: String::new(),
             scale: None,
+            sequential: false,
             published: Vec::new(),
             enough: |_, _, _, bins| bins.len() == 3,
             is_decided: |results, _| results.interventions.len() >= 12,
@@ -121,6 +124,10 @@ pub trait Progress {
     );
     /// It is over, measured or failed.
     fn intervened(&mut self, target: Option<&str>, intervention: &Intervention);
+    /// A repetition of all targets is over; whether there are enough of them. It is asked only where that is not known before.
+    fn repeated(&mut self, _: &[Results]) -> bool {
+        false
+    }
 }
 
 /// Runs all of `experiment`, or as much of it as there is time for. `results` gets what was measured of each target, in the
@@ -150,6 +157,9 @@ pub fn run(
     for repetition in 0..experiment.repetitions {
         for turn in turns(target_runs.len(), repetition) {
             let (target_run, own) = (&target_runs[turn], &mut results[turn]);
+            if options.sequential {
+                own.repetitions = repetition + 1;
+            }
             // Of several targets none is there while another is measured. One alone may keep its databases.
             let kept = runner.take().filter(|_| target_runs.len() == 1);
             let mut made = kept.map_or_else(|| target_run.runner(own.trials.len() as u64), Ok);
@@ -169,6 +179,9 @@ pub fn run(
             if options.is_stopped() {
                 return Ok(());
             }
+        }
+        if options.sequential && progress.repeated(results) {
+            break;
         }
     }
     Ok(())
@@ -266,6 +279,7 @@ impl<'a> TargetRun<'a> {
             workloads: workloads.iter().cloned().map(plan_of).collect(),
             levels: experiment.levels.clone(),
             repetitions: experiment.repetitions,
+            sequential: options.sequential,
             published: options.published.clone(),
             ..Results::default()
         }

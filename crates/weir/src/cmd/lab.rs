@@ -78,7 +78,7 @@ fn share(text: &str) -> Result<f64, Error> {
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let experiment = read(&args)?;
     let published = published_rows(&args.experiment, &experiment)?;
-    let dir = results_dir(&args, &experiment)?;
+    let dir = results_dir(args.out.as_deref(), &experiment.name)?;
     let program = std::env::current_exe()
         .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
     let command = command_line();
@@ -88,6 +88,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         dir: dir.clone(),
         command,
         scale: args.scale,
+        sequential: false,
         published,
         enough,
         is_decided: headroom_is_decided,
@@ -103,7 +104,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 }
 
 /// Whether a trial has seen enough: the harness measures, the analysis judges, and neither knows the other.
-fn enough(least: Duration, adaptive: &Adaptive, is_open: bool, bins: &[SecondReport]) -> bool {
+pub(super) fn enough(least: Duration, adaptive: &Adaptive, is_open: bool, bins: &[SecondReport]) -> bool {
     let least_secs = least.max(Adaptive::LEAST.0).as_secs_f64();
     let goal = Goal { least_secs, goodput: adaptive.goodput, latency: adaptive.latency(), is_open };
     long_enough(bins, harness::BIN.secs(), &goal)
@@ -237,7 +238,7 @@ fn read(args: &Args) -> Result<Experiment, Error> {
 }
 
 /// Complains of what `weir load` and `weir serve` would refuse, of every target, before the first one is measured for nothing.
-fn check_commands(experiment: &Experiment) -> Result<(), Error> {
+pub(super) fn check_commands(experiment: &Experiment) -> Result<(), Error> {
     for subject in &experiment.subjects {
         // A model is asked for nothing.
         if matches!(subject.target, Target::Simulated(_)) {
@@ -285,17 +286,17 @@ fn published_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PublishedR
 }
 
 /// Makes the results directory; an earlier run's is never written to.
-fn results_dir(args: &Args, experiment: &Experiment) -> Result<PathBuf, Error> {
+pub(super) fn results_dir(out: Option<&Path>, name: &str) -> Result<PathBuf, Error> {
     let cannot = |dir: &Path, error: io::Error| {
         Error::new(format_args!("cannot make {}: {error}", dir.display()))
             .hint("name a new directory with --out, where files may be written")
     };
-    let Some(dir) = &args.out else {
+    let Some(dir) = out else {
         let all = Path::new("weir-results");
         fs::create_dir_all(all).map_err(|error| cannot(all, error))?;
         // `2026-01-31T23:59:59Z` as `20260131-235959`.
         let stamp = harness::now().replace(['-', ':', 'Z'], "").replace('T', "-");
-        let name = format!("{}-{stamp}", experiment.name);
+        let name = format!("{name}-{stamp}");
         let (mut dir, mut number) = (all.join(&name), 1);
         return loop {
             match fs::create_dir(&dir) {
@@ -310,7 +311,7 @@ fn results_dir(args: &Args, experiment: &Experiment) -> Result<PathBuf, Error> {
     match has_results(dir).map_err(|error| cannot(dir, error))? {
         true => Err(Error::input(format_args!("{} is not empty", dir.display()))
             .hint("name a new directory with --out, or empty this one")),
-        false => Ok(dir.clone()),
+        false => Ok(dir.to_owned()),
     }
 }
 
@@ -327,7 +328,7 @@ fn has_results(dir: &Path) -> io::Result<bool> {
 }
 
 /// The command as it was typed, fit to be typed again: without `--out`, whose directory is taken now.
-fn command_line() -> String {
+pub(super) fn command_line() -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+@%".contains(c);
     let quoted = |arg: String| match !arg.is_empty() && arg.chars().all(plain) {
         true => arg,
@@ -347,7 +348,7 @@ fn command_line() -> String {
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has. The second SIGINT or SIGTERM ends
 /// this process at once; what was started ends even then.
-fn stop_on_signal() -> Result<Arc<AtomicBool>, Error> {
+pub(super) fn stop_on_signal() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     let register = || -> io::Result<()> {
         for signal in [SIGINT, SIGTERM] {

@@ -10,6 +10,8 @@ mod compare;
 mod client;
 mod completions;
 mod export;
+#[cfg(feature = "lab")]
+mod given;
 mod import;
 #[cfg(feature = "lab")]
 mod lab;

@@ -31,11 +31,11 @@ fn weir(args: &[&str]) -> Output {
 }
 
 /// Measures a simulated target of this demand into `dir`, and counts its station's time as that of a server.
-fn measured(dir: &Path, demand: &str) -> Results {
+pub(crate) fn measured(dir: &Path, demand: &str, seed: &str) -> Results {
     let file = dir.join(format!("{demand}.toml"));
     fs::write(&file, SIMULATED.replace("DEMAND", demand)).unwrap();
     let out = dir.join(demand);
-    let run = weir(&["lab", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let run = weir(&["lab", file.to_str().unwrap(), "--out", out.to_str().unwrap(), "--seed", seed]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let mut results: Results = serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap();
     results.started = "2026-01-02T03:04:05Z".into();
@@ -77,8 +77,8 @@ fn said(output: &Output) -> String {
 #[test]
 fn two_results_are_compared_by_their_directories_or_their_files() {
     let dir = tempfile::tempdir().unwrap();
-    measured(dir.path(), "1ms");
-    measured(dir.path(), "2ms");
+    measured(dir.path(), "1ms", "1");
+    measured(dir.path(), "2ms", "1");
     let (a, b) = (dir.path().join("1ms"), dir.path().join("2ms/results.json"));
     let text = said(&weir(&["compare", a.to_str().unwrap(), b.to_str().unwrap()]));
     // The sentence may break anywhere.
@@ -99,7 +99,7 @@ fn two_results_are_compared_by_their_directories_or_their_files() {
 #[test]
 fn all_targets_of_a_run_are_compared_with_its_first_and_written_where_one_says() {
     let dir = tempfile::tempdir().unwrap();
-    let (fast, slow) = (measured(dir.path(), "1ms"), measured(dir.path(), "2ms"));
+    let (fast, slow) = (measured(dir.path(), "1ms", "1"), measured(dir.path(), "2ms", "1"));
     let (run, out) = (dir.path().join("run"), dir.path().join("made/on/the/way"));
     run_of(&run, &[("slow", &slow), ("weir", &fast)], &["weir", "slow", "gone"]);
     let (run, files) = (run.to_str().unwrap(), out.to_str().unwrap());
@@ -118,7 +118,7 @@ fn all_targets_of_a_run_are_compared_with_its_first_and_written_where_one_says()
 #[test]
 fn programs_get_the_same_as_json() {
     let dir = tempfile::tempdir().unwrap();
-    let (fast, slow) = (measured(dir.path(), "1ms"), measured(dir.path(), "2ms"));
+    let (fast, slow) = (measured(dir.path(), "1ms", "1"), measured(dir.path(), "2ms", "1"));
     run_of(dir.path().join("run").as_path(), &[("weir", &fast), ("slow", &slow)], &["weir", "slow"]);
     let json = said(&weir(&["compare", dir.path().join("run").to_str().unwrap(), "--json"]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -138,7 +138,7 @@ fn programs_get_the_same_as_json() {
 #[test]
 fn what_cannot_be_compared_is_told_in_one_line_with_the_remedy() {
     let dir = tempfile::tempdir().unwrap();
-    let one = measured(dir.path(), "1ms");
+    let one = measured(dir.path(), "1ms", "1");
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let mut other = one.clone();
     other.levels = vec![3];
@@ -181,8 +181,8 @@ fn what_cannot_be_compared_is_told_in_one_line_with_the_remedy() {
 #[test]
 fn files_that_cannot_be_written_are_a_failure() {
     let dir = tempfile::tempdir().unwrap();
-    measured(dir.path(), "1ms");
-    measured(dir.path(), "2ms");
+    measured(dir.path(), "1ms", "1");
+    measured(dir.path(), "2ms", "1");
     let (a, b) = (dir.path().join("1ms"), dir.path().join("2ms"));
     let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
     let file = dir.path().join("1ms.toml");

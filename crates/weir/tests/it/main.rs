@@ -20,6 +20,7 @@ mod corpus;
 mod data;
 mod http1;
 mod full_disk;
+mod gate;
 mod generated;
 mod interventions;
 mod io_errors;

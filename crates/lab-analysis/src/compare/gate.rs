@@ -1,0 +1,217 @@
+//! Whether sides are slower than the first: one verdict for each workload and figure, over all levels that both sides have.
+//!
+//! A figure of a repetition is the geometric mean over these levels. The intervals hold all together with 95 %: each has an equal share of
+//! the 5 % (Bonferroni). So of comparisons of a build with itself, at most one in twenty has any difference.
+
+use super::{ALPHA, ComparedWorkload, Comparison, Kind, MEASURES, Measure, Quotient, SideOfLevel, method};
+use crate::rows::{ERRORS_MAX, Excluded, Row};
+use serde::Serialize;
+use stats::RUNS_LEAST;
+
+/// The verdicts on all sides but the first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gate {
+    /// By how much a side may be slower, as a share of the first's figure: 0.05.
+    pub margin: f64,
+    /// How many figures share the 5 %.
+    pub tested: u32,
+    /// Workload by workload, side by side, figure by figure.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// What is said of one figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The workload.
+    pub workload: String,
+    /// The side's name.
+    pub side: String,
+    /// What was compared.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// The result.
+    pub standing: Standing,
+}
+
+/// What a verdict is about.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Subject {
+    /// One of [`MEASURES`].
+    Figure {
+        /// Its name.
+        figure: &'static str,
+        /// Geometric means over runs and levels: the first's, the side's.
+        values: [f64; 2],
+        /// The side's figure over the first's, with an interval that holds together with all others.
+        quotient: Quotient,
+        /// How many more runs, on each side, will probably decide it; `None` where it is decided, or nothing can be said.
+        more_runs: Option<u32>,
+    },
+    /// A level that counts on the first side and does not on the other.
+    Level {
+        /// Clients.
+        clients: u32,
+        /// Why it does not count.
+        excluded: Excluded,
+        /// The share of failed requests: the first's, the side's.
+        error_ratios: [Option<f64>; 2],
+    },
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It is slower, and the margin is not excluded.
+    Regression,
+    /// It is slower by less than the margin.
+    Worse,
+    /// It is faster.
+    Better,
+    /// No difference is shown, and it is not slower by the margin.
+    WithinMargin,
+    /// It may be slower by the margin or not at all.
+    Undecided,
+    /// The load generator was the limit.
+    NotComparable,
+}
+
+impl Gate {
+    /// Those that are slower.
+    pub fn regressions(&self) -> impl Iterator<Item = &Verdict> {
+        self.verdicts.iter().filter(|of| of.standing == Standing::Regression)
+    }
+
+    /// Whether more runs can change nothing of what the gate says.
+    pub fn is_decided(&self) -> bool {
+        let is_open = |of: &Verdict| of.standing == Standing::Undecided;
+        self.regressions().next().is_some() || !self.verdicts.is_empty() && !self.verdicts.iter().any(is_open)
+    }
+}
+
+/// A figure of two sides, to be judged.
+struct Pair<'c> {
+    workload: &'c ComparedWorkload,
+    side: usize,
+    measure: &'static Measure,
+    runs: [Vec<(u32, f64)>; 2],
+    is_comparable: bool,
+}
+
+/// Judges all sides of a comparison but the first, of which none may be slower by `margin`.
+pub fn gate(comparison: &Comparison, margin: f64) -> Gate {
+    let sides = |workload| (1..comparison.sides.len()).map(move |side| (workload, side));
+    let all: Vec<(&ComparedWorkload, usize)> = comparison.workloads.iter().flat_map(sides).collect();
+    let pairs: Vec<Pair> = all.iter().flat_map(|(workload, side)| pairs(workload, *side)).collect();
+    let alpha = ALPHA / pairs.len().max(1) as f64;
+    let figures = pairs.iter().filter_map(|pair| judged(comparison, pair, margin, alpha));
+    let failures = all.iter().flat_map(|(workload, side)| failures(comparison, workload, *side));
+    Gate { margin, tested: pairs.len() as u32, verdicts: failures.chain(figures).collect() }
+}
+
+/// The figures of a workload that both sides have.
+fn pairs<'c>(workload: &'c ComparedWorkload, side: usize) -> impl Iterator<Item = Pair<'c>> {
+    let sides = workload.levels.iter().filter_map(move |level| {
+        let [first, other] = [0, side].map(|side| level.sides[side].as_ref());
+        Some([first?, other?]).filter(|both| both.iter().all(|of| counts(&of.row)))
+    });
+    let levels: Vec<[&SideOfLevel; 2]> = sides.collect();
+    let is_limited = levels.iter().flatten().any(|of| of.generator_limited);
+    (0..MEASURES.len()).filter_map(move |i| {
+        let runs = [0, 1].map(|of| over_levels(levels.iter().map(|both| both[of]), i));
+        let measure = &MEASURES[i];
+        let is_comparable = !is_limited || measure.kind == Kind::ProcessorTime;
+        let is_known = runs.iter().all(|runs| !runs.is_empty());
+        is_known.then_some(Pair { workload, side, measure, runs, is_comparable })
+    })
+}
+
+/// Whether a level counts: one in which a single run had failures does, if they are few of all requests.
+fn counts(row: &Row) -> bool {
+    match row.excluded {
+        Some(Excluded::Errors) => row.error_ratio.is_some_and(|share| share <= ERRORS_MAX),
+        excluded => excluded.is_none(),
+    }
+}
+
+/// Measure `i` of each repetition that has it at all `levels`: its geometric mean over them.
+fn over_levels<'c>(levels: impl Iterator<Item = &'c SideOfLevel> + Clone, i: usize) -> Vec<(u32, f64)> {
+    let Some(first) = levels.clone().next().and_then(|of| of.figures[i].as_ref()) else { return Vec::new() };
+    let mean = |repetition: u32| {
+        let at = |of: &SideOfLevel| {
+            let runs = &of.figures[i].as_ref()?.of_runs;
+            runs.iter().find(|(run, _)| *run == repetition).map(|(_, value)| value.ln())
+        };
+        let logs = levels.clone().map(at).collect::<Option<Vec<f64>>>()?;
+        Some((repetition, stats::mean(logs)?.exp()))
+    };
+    first.of_runs.iter().filter_map(|(repetition, _)| mean(*repetition)).collect()
+}
+
+fn judged(comparison: &Comparison, pair: &Pair, margin: f64, alpha: f64) -> Option<Verdict> {
+    let Pair { workload, side, measure, runs, is_comparable } = pair;
+    let method = method(comparison.interleaved, comparison.sequential);
+    let [first, other] = runs;
+    let quotient = super::quotient([first, other], method, measure.resolution(), alpha)?;
+    // On the scale of logarithms, so that half as fast is as far as twice as fast; above 0 it is slower.
+    let slower = |ratio: f64| if measure.kind == Kind::Rate { -ratio.ln() } else { ratio.ln() };
+    let limit = (1.0 + margin).ln();
+    let standing = match quotient.interval.map(|(low, high)| (slower(low), slower(high))) {
+        _ if !is_comparable => Standing::NotComparable,
+        None => Standing::Undecided,
+        Some((a, b)) => standing(a.min(b), a.max(b), limit),
+    };
+    // The interval has to leave out either no loss or the limit, whichever is further from the ratio.
+    let loss = slower(quotient.ratio);
+    let more_runs =
+        (standing == Standing::Undecided).then(|| quotient.runs_until(loss.max(limit - loss), alpha));
+    let mean = |runs: &Vec<(u32, f64)>| stats::mean(runs.iter().map(|(_, value)| value.ln())).map(f64::exp);
+    let subject = Subject::Figure {
+        figure: measure.name,
+        values: [mean(first)?, mean(other)?],
+        quotient,
+        more_runs: more_runs.flatten(),
+    };
+    Some(Verdict {
+        workload: workload.name.clone(),
+        side: comparison.sides[*side].name.clone(),
+        subject,
+        standing,
+    })
+}
+
+/// What follows from the interval of a loss, where a loss of `limit` is not allowed.
+fn standing(low: f64, high: f64, limit: f64) -> Standing {
+    match () {
+        () if low > 0.0 && high >= limit => Standing::Regression,
+        () if low > 0.0 => Standing::Worse,
+        () if high < 0.0 => Standing::Better,
+        () if high < limit => Standing::WithinMargin,
+        () => Standing::Undecided,
+    }
+}
+
+/// The levels that count on the first side and not on the other.
+fn failures<'c>(
+    comparison: &'c Comparison,
+    workload: &'c ComparedWorkload,
+    side: usize,
+) -> impl Iterator<Item = Verdict> + 'c {
+    workload.levels.iter().filter_map(move |level| {
+        let [first, other]: [&Row; 2] = [&level.sides[0].as_ref()?.row, &level.sides[side].as_ref()?.row];
+        let excluded = other.excluded.filter(|_| counts(first) && !counts(other))?;
+        let error_ratios = [first.error_ratio, other.error_ratio];
+        // One disturbed run is no reason to end.
+        let is_early = comparison.sequential && other.runs < RUNS_LEAST as u32;
+        Some(Verdict {
+            workload: workload.name.clone(),
+            side: comparison.sides[side].name.clone(),
+            subject: Subject::Level { clients: level.clients, excluded, error_ratios },
+            standing: if is_early { Standing::Undecided } else { Standing::Regression },
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests;

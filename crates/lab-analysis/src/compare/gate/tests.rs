@@ -1,0 +1,160 @@
+//! Sides whose loss is known, judged.
+
+use super::*;
+use crate::compare;
+use crate::compare::tests::{busy_generator, run};
+use lab_data::results::Results;
+use std::collections::BTreeMap;
+
+/// Two targets of one run that took the same, each run with a noise of its own of about `noise`, at two levels.
+fn pairs(repetitions: u32, noise: f64) -> Vec<Results> {
+    let mut all = run(&[("base", 50), ("new", 50)], &[4, 16], repetitions);
+    for (side, results) in all.iter_mut().enumerate() {
+        for trial in &mut results.trials {
+            // Of a sine, so that both signs are as frequent; no two runs have the same.
+            let phase = f64::from(trial.repetition * 7 + trial.level) + 2.5 * side as f64;
+            let load = trial.load.as_mut().unwrap();
+            load.goodput_rps = 1000.0 * (1.0 + noise * phase.sin());
+            (load.latency.us_p50, load.latency.us_p99) = (100.0, 500.0);
+        }
+    }
+    all
+}
+
+fn judged(all: &[Results]) -> Gate {
+    gate(&compare(&all.iter().collect::<Vec<_>>()).unwrap(), 0.05)
+}
+
+/// What is said of a figure of `get`.
+fn standing(gate: &Gate, name: &str) -> Standing {
+    let is_it = |of: &&Verdict| matches!(of.subject, Subject::Figure { figure, .. } if figure == name);
+    gate.verdicts.iter().filter(|of| of.workload == "get").find(is_it).unwrap().standing
+}
+
+fn slower(results: &mut Results, share: f64) {
+    for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+        load.goodput_rps /= 1.0 + share;
+    }
+}
+
+#[test]
+fn one_figure_has_one_verdict_over_all_levels() {
+    let gate = judged(&pairs(6, 0.005));
+    // Four figures of two workloads.
+    assert_eq!((gate.tested, gate.verdicts.len()), (8, 8));
+    assert!(gate.is_decided() && gate.regressions().count() == 0, "{gate:#?}");
+    assert_eq!(standing(&gate, "latency_us_p99"), Standing::WithinMargin);
+}
+
+#[test]
+fn the_more_figures_share_the_five_per_cent_the_wider_each_interval_is() {
+    let mut all = pairs(6, 0.005);
+    let width = |all: &[Results]| {
+        let first = &judged(all).verdicts[0];
+        let Subject::Figure { figure: "goodput_rps", quotient, .. } = &first.subject else {
+            panic!("{first:?}")
+        };
+        let (low, high) = quotient.interval.unwrap();
+        high / low - 1.0
+    };
+    let of_eight = width(&all);
+    all.iter_mut().for_each(|of| of.workloads.truncate(1));
+    let of_four = width(&all);
+    assert!(of_eight > 1.1 * of_four, "{of_eight} and {of_four}");
+}
+
+#[test]
+fn a_loss_is_named_by_what_is_shown_and_what_is_excluded() {
+    for (share, expected) in [
+        (0.05, Standing::Regression),
+        (0.30, Standing::Regression),
+        (0.02, Standing::Worse),
+        (-0.05, Standing::Better),
+        (0.0, Standing::WithinMargin),
+    ] {
+        let mut all = pairs(8, 0.005);
+        slower(&mut all[1], share);
+        let gate = judged(&all);
+        assert_eq!(standing(&gate, "goodput_rps"), expected, "{share}");
+        assert_eq!(gate.regressions().count() > 0, expected == Standing::Regression, "{share}");
+    }
+}
+
+#[test]
+fn what_noise_hides_is_undecided_and_says_how_many_runs_it_takes() {
+    let mut all = pairs(4, 0.04);
+    slower(&mut all[1], 0.05);
+    let before = judged(&all);
+    let is_goodput = |of: &&Verdict| matches!(of.subject, Subject::Figure { figure: "goodput_rps", .. });
+    let verdict = before.verdicts.iter().find(is_goodput).unwrap();
+    let Subject::Figure { more_runs: Some(more), .. } = verdict.subject else { panic!("{verdict:?}") };
+    assert!(
+        verdict.standing == Standing::Undecided && !before.is_decided() && (2..100).contains(&more),
+        "{verdict:?}"
+    );
+    let mut all = pairs(40, 0.04);
+    slower(&mut all[1], 0.05);
+    assert_eq!(standing(&judged(&all), "goodput_rps"), Standing::Regression);
+}
+
+#[test]
+fn runs_that_ended_early_need_more_to_show_a_loss() {
+    let mut all = pairs(8, 0.005);
+    slower(&mut all[1], 0.05);
+    let after = |pairs_run: u32, sequential: bool| {
+        let mut all = all.clone();
+        for of in &mut all {
+            (of.sequential, of.repetitions) = (sequential, pairs_run);
+            of.trials.retain(|trial| trial.repetition < pairs_run);
+        }
+        standing(&judged(&all), "goodput_rps")
+    };
+    assert_eq!((after(4, false), after(4, true)), (Standing::Regression, Standing::Undecided));
+    assert_eq!(after(8, true), Standing::Regression);
+}
+
+#[test]
+fn requests_that_fail_are_a_regression_and_a_single_glitch_is_not() {
+    let fail = |results: &mut Results, repetitions: u32| {
+        for trial in results.trials.iter_mut().filter(|of| of.level == 16 && of.repetition < repetitions) {
+            let load = trial.load.as_mut().unwrap();
+            load.successes -= load.attempts / 200;
+            load.error_ratio = 0.005;
+        }
+    };
+    let mut all = pairs(8, 0.001);
+    fail(&mut all[1], 1);
+    assert_eq!(judged(&all).regressions().count(), 0, "one of eight runs");
+    fail(&mut all[1], 8);
+    let gate = judged(&all);
+    let first = gate.regressions().next().unwrap();
+    let expected =
+        Subject::Level { clients: 16, excluded: Excluded::Errors, error_ratios: [Some(0.0), Some(0.005)] };
+    let Subject::Level { error_ratios: [_, Some(share)], .. } = first.subject else { panic!("{first:?}") };
+    assert!((share - 0.005).abs() < 5e-4, "{first:?}, not {expected:?}");
+    // The other way round it is none.
+    all.swap(0, 1);
+    all.iter_mut().for_each(|of| of.measured.as_mut().unwrap().among.reverse());
+    assert_eq!(judged(&all).regressions().count(), 0);
+}
+
+#[test]
+fn of_early_failures_nothing_is_decided() {
+    let mut all = pairs(2, 0.001);
+    for results in &mut all {
+        results.sequential = true;
+    }
+    for load in all[1].trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+        (load.successes, load.error_ratio, load.errors) = (0, 1.0, BTreeMap::new());
+    }
+    assert!(!judged(&all).is_decided());
+}
+
+#[test]
+fn a_generator_at_its_limit_leaves_only_processor_time() {
+    let mut all = pairs(6, 0.001);
+    busy_generator(&mut all[1]);
+    let gate = judged(&all);
+    assert_eq!(standing(&gate, "goodput_rps"), Standing::NotComparable);
+    assert_ne!(standing(&gate, "cpu_us_per_attempt"), Standing::NotComparable);
+}

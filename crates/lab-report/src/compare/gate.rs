@@ -1,0 +1,218 @@
+//! The verdicts of a gate: as text, as Markdown for a pull request, as JUnit's XML for a CI server.
+
+use super::sentences::ratio_of;
+use crate::document::{Block, Column, Document, Table, column};
+use crate::format::{capitalized, count, escape, latency, listed, number, percent};
+use crate::{markdown, text};
+use kv::units::short;
+use lab_analysis::compare::{Gate, Kind, MEASURES, Measure, Method, Quotient, Standing, Subject, Verdict};
+use lab_analysis::{Comparison, Excluded};
+use lab_data::distinct;
+
+/// The verdicts as plain text.
+pub fn gate_text(comparison: &Comparison, gate: &Gate) -> String {
+    text::write(&page(comparison, gate))
+}
+
+/// The verdicts as Markdown.
+pub fn gate_markdown(comparison: &Comparison, gate: &Gate) -> String {
+    markdown::write(&page(comparison, gate))
+}
+
+/// The verdicts in the XML that JUnit writes and CI servers read: a test case for each, failed if it is a regression, skipped if it is
+/// undecided or not comparable.
+pub fn gate_junit(comparison: &Comparison, gate: &Gate) -> String {
+    let skipped = |of: &&Verdict| matches!(of.standing, Standing::Undecided | Standing::NotComparable);
+    let (tests, failed) = (gate.verdicts.len(), gate.regressions().count());
+    let skipped = gate.verdicts.iter().filter(skipped).count();
+    let counts = format!("tests=\"{tests}\" failures=\"{failed}\" errors=\"0\" skipped=\"{skipped}\"");
+    let case = |of: &Verdict| {
+        let said = xml(&format!("{}: {}", in_words(of), said(of, gate)));
+        let body = match of.standing {
+            Standing::Regression => format!("<failure type=\"regression\" message=\"{said}\"/>"),
+            Standing::Undecided | Standing::NotComparable => format!("<skipped message=\"{said}\"/>"),
+            _ => format!("<system-out>{said}</system-out>"),
+        };
+        let class = xml(&format!("{}.{}", of.side, of.workload));
+        format!("    <testcase classname=\"{class}\" name=\"{}\">{body}</testcase>\n", xml(&name(of)))
+    };
+    let cases: String = gate.verdicts.iter().map(case).collect();
+    let name = xml(&title_of_sides(comparison));
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  <testsuite name=\"weir compare: {name}\" {counts}>\n\
+         {cases}  </testsuite>\n</testsuites>\n"
+    )
+}
+
+/// What the gate says, in one line.
+pub fn gate_headline(gate: &Gate) -> String {
+    let with = |standing| gate.verdicts.iter().filter(move |of| of.standing == standing);
+    let named = |standing| distinct(with(standing).map(|of| of_workload(gate, of)));
+    let (worse, undecided, margin) = (named(Standing::Regression), named(Standing::Undecided), margin(gate));
+    match (worse.as_slice(), with(Standing::Regression).next()) {
+        ([first, others @ ..], Some(of)) => {
+            let also = if others.is_empty() { String::new() } else { format!("; also {}", listed(others)) };
+            format!("regression: {first}: {}{also}", change(of))
+        }
+        _ if gate.verdicts.is_empty() => "not comparable: no level counts on both sides".to_owned(),
+        _ if !undecided.is_empty() => format!("undecided: {}", listed(&undecided)),
+        _ if with(Standing::NotComparable).next().is_some() => {
+            format!("no regression of {margin} where it is comparable")
+        }
+        _ => format!("no regression of {margin}"),
+    }
+}
+
+/// `goodput`; `goodput of get_popular` where there are several workloads.
+fn of_workload(gate: &Gate, of: &Verdict) -> String {
+    let is_only = gate.verdicts.iter().all(|other| other.workload == of.workload);
+    if is_only { name(of) } else { format!("{} of {}", name(of), of.workload) }
+}
+
+/// `5 %`.
+fn margin(gate: &Gate) -> String {
+    percent(gate.margin, 1).replace(".0 ", " ")
+}
+
+/// As text in XML, which has no room for control characters.
+fn xml(text: &str) -> String {
+    escape(&text.replace(char::is_control, " "))
+}
+
+fn title_of_sides(comparison: &Comparison) -> String {
+    let names: Vec<&str> = comparison.sides.iter().map(|side| side.name.as_str()).collect();
+    format!("{} against {}", listed(&names[1..]), names[0])
+}
+
+fn page(comparison: &Comparison, gate: &Gate) -> Document {
+    let names: Vec<&str> = comparison.sides.iter().map(|side| side.name.as_str()).collect();
+    let others = if let [_, only] = names[..] { only } else { "other side" };
+    let columns: Vec<Column<Verdict>> = vec![
+        column("<workload", |of: &Verdict| Some(of.workload.clone())),
+        column("<side", |of: &Verdict| (names.len() > 2).then(|| of.side.clone())),
+        column("<figure", |of: &Verdict| Some(name(of))),
+        column(names[0], |of: &Verdict| Some(values(of)[0].clone())),
+        column(others, |of: &Verdict| Some(values(of)[1].clone())),
+        column("ratio", |of: &Verdict| Some(ratio(of))),
+        column("p", |of: &Verdict| Some(p(of, gate))),
+        column("<verdict", |of: &Verdict| Some(said(of, gate))),
+    ];
+    Document {
+        title: capitalized(&gate_headline(gate)),
+        above: title_of_sides(comparison),
+        blocks: vec![
+            Block::Table(Table::of(&gate.verdicts, &columns, |_| false)),
+            Block::Notes(notes(comparison, gate)),
+        ],
+    }
+}
+
+/// The measure of a figure.
+fn measure(figure: &str) -> &'static Measure {
+    MEASURES.iter().find(|of| of.name == figure).expect("a verdict is about a row of the table")
+}
+
+/// `goodput`.
+fn name(of: &Verdict) -> String {
+    match &of.subject {
+        Subject::Figure { figure, .. } => measure(figure).label.to_owned(),
+        Subject::Level { clients, .. } => format!("failed requests at {}", count(*clients, "client")),
+    }
+}
+
+fn values(of: &Verdict) -> [String; 2] {
+    match &of.subject {
+        Subject::Figure { figure, values, .. } => values.map(|value| match measure(figure) {
+            Measure { kind: Kind::Latency, .. } => latency(Some(value)),
+            Measure { unit, .. } => format!("{} {unit}", short(value)),
+        }),
+        Subject::Level { error_ratios, .. } => error_ratios
+            .map(|share| share.map_or_else(String::new, |share| format!("{} failed", percent(share, 2)))),
+    }
+}
+
+fn ratio(of: &Verdict) -> String {
+    match &of.subject {
+        Subject::Figure { quotient, .. } => ratio_of(quotient),
+        Subject::Level { .. } => String::new(),
+    }
+}
+
+/// The value and its ratio.
+fn in_words(of: &Verdict) -> String {
+    let [a, b] = values(of);
+    match ratio(of) {
+        ratio if ratio.is_empty() => b,
+        ratio => format!("{b} after {a}, {ratio}"),
+    }
+}
+
+/// The p-value, corrected for the number of figures.
+fn p(of: &Verdict, gate: &Gate) -> String {
+    let Subject::Figure { quotient: Quotient { p: Some(p), .. }, .. } = &of.subject else {
+        return String::new();
+    };
+    match (p * f64::from(gate.tested)).min(1.0) {
+        p if p < 0.001 => "< 0.001".to_owned(),
+        p => number(p, 3),
+    }
+}
+
+/// By how much it differs, or why it does not count.
+fn change(of: &Verdict) -> String {
+    match &of.subject {
+        Subject::Figure { quotient: Quotient { ratio, .. }, .. } => {
+            let direction = if *ratio > 1.0 { "higher" } else { "lower" };
+            format!("{} {direction}", percent((ratio - 1.0).abs(), 1))
+        }
+        Subject::Level { excluded: Excluded::NoNumbers, .. } => "no trial delivered numbers".to_owned(),
+        Subject::Level { error_ratios: [_, None], .. } => "no request was completed".to_owned(),
+        Subject::Level { excluded: Excluded::Errors, .. } => format!("{} failed", values(of)[1]),
+        Subject::Level { excluded: Excluded::OverCapacity, .. } => {
+            "not all requests that were due completed".to_owned()
+        }
+    }
+}
+
+/// What is said of it, in words.
+fn said(of: &Verdict, gate: &Gate) -> String {
+    let (change, margin) = (change(of), margin(gate));
+    match (of.standing, &of.subject) {
+        (Standing::Regression, _) => format!("regression: {change}"),
+        (Standing::Worse, _) => format!("worse: {change}, but by less than {margin}"),
+        (Standing::Better, _) => format!("better: {change}"),
+        (Standing::WithinMargin, _) => format!("not worse by {margin}"),
+        (Standing::NotComparable, _) => "not comparable: limited by the generator".to_owned(),
+        (Standing::Undecided, Subject::Level { .. }) => format!("undecided: {change}"),
+        (Standing::Undecided, Subject::Figure { quotient, more_runs, .. }) => {
+            let runs = if quotient.method == Method::Welch { "run" } else { "pair" };
+            match more_runs {
+                Some(more) => format!("undecided; it takes about {}", count(*more, &format!("more {runs}"))),
+                None if quotient.interval.is_none() => format!("undecided: too few {runs}s"),
+                None => format!("undecided; it takes more than 10,000 {runs}s"),
+            }
+        }
+    }
+}
+
+/// How to read it.
+fn notes(comparison: &Comparison, gate: &Gate) -> Vec<String> {
+    let margin = margin(gate);
+    let method = match (comparison.interleaved, comparison.sequential) {
+        (false, _) => "They are Welch’s and do not contain what changed on the machine between the runs.",
+        (true, false) => "They are Student’s, of the ratios of pairs.",
+        (true, true) => {
+            "They are of the ratios of pairs and hold at any number of them, so that the run may end when it has seen enough."
+        }
+    };
+    vec![
+        format!(
+            "The intervals hold all together with 95 % ({} share the 5 %); p is corrected in the same way. {method}",
+            count(gate.tested, "figure")
+        ),
+        format!(
+            "A regression is a loss that is shown and may be {margin} or more. Without a loss at most one in twenty comparisons has \
+             one, and of losses of {margin} at most one in twenty is called none."
+        ),
+    ]
+}

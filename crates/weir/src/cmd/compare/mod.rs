@@ -1,0 +1,164 @@
+//! `weir compare`: two sets of results beside each other, all targets of one run, or two services in turns.
+//!
+//! Finds the results and writes what is said of them; what that is, is decided in the analysis.
+
+mod pairs;
+
+use super::{report, say, say_document};
+use kv::Error;
+use lab_analysis::compare::{Gate, gate};
+use lab_analysis::{Comparison, compare};
+use lab_data::results::Results;
+use lab_report::compare::{gate_headline, gate_junit, gate_markdown, gate_text, render, text};
+use pairs::Pairs;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A loss that is looked for where the flags name none.
+const MARGIN: f64 = 0.05;
+
+/// Compare results, or measure two services in turns: goodput, processor time and latency, their ratios, and which is slower.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "weir compare [OPTIONS] BASE [NEW]\n       weir compare [OPTIONS] --command BASE --command NEW [-- FLAGS]\n       \
+                            weir compare [OPTIONS] --url BASE --url NEW [-- FLAGS]"
+)]
+pub(crate) struct Args {
+    /// Results of `weir lab`: a directory or its results.json. Without NEW, the targets of this run are compared with each other
+    base: Option<PathBuf>,
+    /// Results to compare with the first
+    new: Option<PathBuf>,
+    /// Exit with 3 if NEW is slower by this much or its requests fail, as in 5%
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    fail_if_slower: Option<f64>,
+    /// Write the verdicts in JUnit's XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write the verdicts as Markdown, for a pull request
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Also write compare.html, compare.md and compare.svg there; of two services also their results
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the comparison as one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    pairs: Pairs,
+}
+
+/// The comparison, and the verdicts where they were asked for.
+#[derive(serde::Serialize)]
+struct Judged<'c> {
+    #[serde(flatten)]
+    comparison: &'c Comparison,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gate: Option<&'c Gate>,
+}
+
+fn share(text: &str) -> Result<f64, Error> {
+    let number = text
+        .trim()
+        .strip_suffix('%')
+        .map_or(text.parse(), |percent| percent.trim().parse().map(|percent: f64| percent / 100.0));
+    match number {
+        Ok(share) if share > 0.0 && share < 10.0 => Ok(share),
+        _ => Err(Error::input(format_args!("`{text}` is no share")).hint("write it as in 5% or 0.05")),
+    }
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Error> {
+    let margin = args.fail_if_slower.unwrap_or(MARGIN);
+    // What cannot be written is told before anything is measured.
+    let files = [&args.junit, &args.markdown].into_iter().flatten();
+    files.into_iter().try_for_each(|path| write_file(path, ""))?;
+    let (comparison, dir) = match (&args.base, &args.new) {
+        (Some(_), _) if args.pairs.is_asked() => {
+            return Err(Error::input("BASE and --command or --url are given; both say what to compare")
+                .hint("name results, or services to be measured"));
+        }
+        (None, _) if args.pairs.is_asked() => {
+            args.pairs.run(args.out.as_ref(), margin).map(|(comparison, dir)| (comparison, Some(dir)))?
+        }
+        (None, _) => {
+            return Err(Error::input("there is nothing to compare")
+                .hint("name two results directories, or two services: weir compare --url URL --url URL"));
+        }
+        (Some(base), Some(new)) => (compare(&[&report::read(base)?, &report::read(new)?])?, args.out.clone()),
+        (Some(base), None) => (of_run(base)?, args.out.clone()),
+    };
+    let page = dir.as_deref().map(|out| write(&comparison, out)).transpose()?;
+    let is_judged = args.fail_if_slower.is_some()
+        || args.junit.is_some()
+        || args.markdown.is_some()
+        || args.pairs.is_asked();
+    let gate = is_judged.then(|| gate(&comparison, margin));
+    if let Some(gate) = &gate {
+        let write =
+            |path: &Option<PathBuf>, text: String| path.iter().try_for_each(|path| write_file(path, &text));
+        write(&args.junit, gate_junit(&comparison, gate))?;
+        write(&args.markdown, gate_markdown(&comparison, gate))?;
+    }
+    match &gate {
+        _ if args.json => say_document(&Judged { comparison: &comparison, gate: gate.as_ref() })?,
+        Some(gate) => say(gate_text(&comparison, gate)),
+        None => say(text(&comparison)),
+    }
+    if let Some(page) = page.filter(|_| !args.json) {
+        say(format_args!("\ncomparison: {}", page.display()));
+    }
+    match gate {
+        Some(gate) if args.fail_if_slower.is_some() && gate.regressions().next().is_some() => {
+            Err(Error::unmet(gate_headline(&gate)))
+        }
+        // A gate that compares nothing must not look green.
+        Some(gate) if gate.verdicts.is_empty() => Err(Error::new(gate_headline(&gate))
+            .hint("see in the tables why: weir compare with --out DIR writes them")),
+        _ => Ok(()),
+    }
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|error| {
+        Error::input(format_args!("cannot write {}: {error}", path.display()))
+            .hint("name a file in a folder that is there and that you may write to")
+    })
+}
+
+/// Compares all targets of the run in `dir`, one directory each, with the first of them.
+pub(crate) fn of_run(dir: &Path) -> Result<Comparison, Error> {
+    const REMEDY: &str = "name the directory of a run of several targets, or two results directories";
+    let shown = dir.display();
+    let cannot = |error| Error::input(format_args!("cannot read {shown}: {error}")).hint(REMEDY);
+    if dir.is_file() || dir.join("results.json").is_file() {
+        // A file that holds no results at all has another fault.
+        report::read(dir)?;
+        return Err(Error::input(format_args!("{shown} holds the results of one target alone"))
+            .hint("name a second results directory to compare it with"));
+    }
+    let below = report::below(dir).map_err(cannot)?;
+    let mut all: Vec<Results> = below.iter().map(|path| report::read_file(path)).collect::<Result<_, _>>()?;
+    let run = |of: &Results| (of.measured.as_ref().map(|of| of.among.clone()), of.started.clone());
+    let strange = (all.iter().zip(&below)).find(|(of, _)| of.measured.is_none() || run(of) != run(&all[0]));
+    if let Some((_, path)) = strange {
+        let why = format!("{} is not of one run with the others in {shown}", path.display());
+        return Err(Error::input(why).hint("compare results of different runs by two: weir compare A B"));
+    }
+    if all.len() < 2 {
+        let what = if all.is_empty() { "no results" } else { "the results of one target alone" };
+        return Err(Error::input(format_args!("{shown} holds {what}")).hint(REMEDY));
+    }
+    let among = run(&all[0]).0.unwrap_or_default();
+    let is_of = |of: &Results, name: &String| of.measured.as_ref().is_some_and(|of| of.target == *name);
+    all.sort_by_key(|of| among.iter().position(|name| is_of(of, name)));
+    let mut comparison = compare(&all.iter().collect::<Vec<_>>())?;
+    comparison.absent = among;
+    comparison.absent.retain(|name| !all.iter().any(|of| is_of(of, name)));
+    Ok(comparison)
+}
+
+/// Writes the files of a comparison into `dir`, which is made if it is not there; gives the path of `compare.html`.
+pub(crate) fn write(comparison: &Comparison, dir: &Path) -> Result<PathBuf, Error> {
+    report::write_files(dir, &render(comparison))?;
+    Ok(dir.join("compare.html"))
+}

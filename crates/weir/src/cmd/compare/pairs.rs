@@ -1,0 +1,164 @@
+//! Two services measured in turns, A B B A, until the verdicts are known or the time is over.
+
+use crate::cmd::given::{Length, Service, experiment};
+use crate::cmd::lab::{command_line, enough, results_dir, stop_on_signal};
+use crate::cmd::note;
+use kv::Error;
+use kv::units::Span;
+use lab_analysis::compare::{Gate, gate};
+use lab_analysis::{Comparison, compare, headroom_is_decided};
+use lab_data::results::{Intervention, Results, Selftest, Trial};
+use lab_report::compare::gate_headline;
+use lab_run::harness::{self, Options, Progress};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// More pairs are not measured.
+const PAIRS_MAX: u32 = 1000;
+
+/// After so many pairs in which nothing of the base counts, nothing is expected of more.
+const PAIRS_LEAST: u32 = 3;
+
+/// Two services to be measured.
+#[derive(clap::Args)]
+pub(super) struct Pairs {
+    /// Command that starts a service on the port {port}; given twice, the new one last. Each run gets a fresh process
+    #[arg(long, value_name = "COMMAND", help_heading = "Pairs")]
+    pub(super) command: Vec<String>,
+    /// Running service, as http://host:port or with a path, which is then requested; given twice, the new one last. With --command: the
+    /// path to request
+    #[arg(long, value_name = "URL|PATH", help_heading = "Pairs")]
+    pub(super) url: Vec<String>,
+    /// How long to measure at most
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", help_heading = "Pairs")]
+    time: Span,
+    /// Connections, each with one request in flight
+    #[arg(long, value_name = "N", default_value_t = 16, help_heading = "Pairs")]
+    clients: u32,
+    /// The unmeasured part of each run
+    #[arg(long, default_value = "500ms", help_heading = "Pairs")]
+    warmup: Span,
+    /// The measured part of each run
+    #[arg(long, default_value = "2s", help_heading = "Pairs")]
+    window: Span,
+    /// Further flags of `weir load`, as in -- --workload mixed
+    #[arg(last = true, value_name = "FLAGS", help_heading = "Pairs")]
+    flags: Vec<String>,
+}
+
+impl Pairs {
+    /// Whether there are services to be measured.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.command.is_empty() || !self.url.is_empty()
+    }
+
+    /// The two services.
+    fn services(&self) -> Result<Vec<Service>, Error> {
+        let names = [Some("base"), Some("new")];
+        let not_two = |flag: &str, count: usize| {
+            let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+            Err(Error::input(format_args!("{flag} is given {times}; two services are compared"))
+                .hint("give the flag twice: the base first, the new one last"))
+        };
+        match (self.command.as_slice(), self.url.as_slice()) {
+            ([], [a, b]) => {
+                [a, b].into_iter().zip(names).map(|(url, name)| Service::of_url(name, url)).collect()
+            }
+            ([], urls) => not_two("--url", urls.len()),
+            ([a, b], [] | [_]) => {
+                let path = self.url.first().map(String::as_str);
+                let services = [a, b].into_iter().zip(names);
+                services.map(|(command, name)| Service::of_command(name, command, path)).collect()
+            }
+            ([_, _], _) => Err(Error::input("--url is given more than once beside --command")
+                .hint("name one path, which is requested of both")),
+            (commands, _) => not_two("--command", commands.len()),
+        }
+    }
+
+    /// Measures them; what was measured is in the directory `out`, or in a new one.
+    pub(super) fn run(&self, out: Option<&PathBuf>, margin: f64) -> Result<(Comparison, PathBuf), Error> {
+        let services = self.services()?;
+        let dir = results_dir(out.map(PathBuf::as_path), "compare")?;
+        let length = Length {
+            levels: &[self.clients],
+            repetitions: PAIRS_MAX,
+            warmup: self.warmup.to_string(),
+            window: self.window.to_string(),
+        };
+        let experiment = experiment("compare", &services, &length, &self.flags, &dir)?;
+        let program = std::env::current_exe()
+            .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
+        let stop = stop_on_signal()?;
+        let options = Options {
+            program,
+            dir: dir.clone(),
+            command: command_line(),
+            scale: None,
+            sequential: true,
+            published: Vec::new(),
+            enough,
+            is_decided: headroom_is_decided,
+            stop: Arc::clone(&stop),
+        };
+        note(format_args!("pairs of runs for at most {}; results in {}", self.time, dir.display()));
+        let mut watch = Watch { begun: Instant::now(), most: self.time.0, margin, pairs: 0 };
+        let mut results = Vec::new();
+        harness::run(&experiment, &options, &mut watch, &mut results)?;
+        // Of a pair that was interrupted one half is there.
+        let paired = results.iter().map(|of| of.trials.len()).min().unwrap_or_default() as u32;
+        for of in &mut results {
+            of.trials.retain(|trial| trial.repetition < paired);
+            of.repetitions = paired;
+            harness::save(of, &harness::dir_of(&dir, of.measured.as_ref()))?;
+        }
+        if paired == 0 {
+            return Err(Error::new("interrupted before a pair was measured"));
+        }
+        Ok((compare(&results.iter().collect::<Vec<_>>())?, dir))
+    }
+}
+
+/// Shows how the verdicts stand after each pair, and ends the run.
+struct Watch {
+    begun: Instant,
+    most: Duration,
+    margin: f64,
+    pairs: u32,
+}
+
+impl Watch {
+    fn verdicts(&self, results: &[Results]) -> Option<Gate> {
+        Some(gate(&compare(&results.iter().collect::<Vec<_>>()).ok()?, self.margin))
+    }
+}
+
+impl Progress for Watch {
+    fn preparing(&mut self, _: &str) {}
+
+    fn proved(&mut self, _: &Selftest, _: Option<&str>) {}
+
+    fn begins(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: u32) {}
+
+    fn ended(&mut self, target: Option<&str>, trial: &Trial) {
+        if let Some(why) = &trial.failure {
+            note(format_args!("{} failed: {why}", target.unwrap_or_default()));
+        }
+    }
+
+    fn intervenes(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: Option<&str>) {}
+
+    fn intervened(&mut self, _: Option<&str>, _: &Intervention) {}
+
+    fn repeated(&mut self, results: &[Results]) -> bool {
+        self.pairs += 1;
+        let taken = self.begun.elapsed();
+        let Some(gate) = self.verdicts(results) else { return true };
+        note(format_args!("pair {}, {:.0} s: {}", self.pairs, taken.as_secs_f64(), gate_headline(&gate)));
+        let is_hopeless = gate.verdicts.is_empty() && self.pairs >= PAIRS_LEAST;
+        // Not one more pair than there is time for.
+        let is_over = taken + taken / self.pairs > self.most;
+        is_hopeless || gate.is_decided() || is_over
+    }
+}

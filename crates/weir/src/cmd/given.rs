@@ -1,0 +1,177 @@
+//! Experiments that are given by flags: commands and URLs, in place of a file.
+//!
+//! They become the text of an experiment file, which the results keep.
+
+use super::lab::check_commands;
+use kv::Error;
+use lab_data::experiment::{Experiment, address};
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+/// A service as the command line names it.
+#[derive(Clone, Debug)]
+pub(super) struct Service {
+    /// Its name where there are several.
+    pub(super) name: Option<&'static str>,
+    /// The command that starts it; `None`: it runs.
+    pub(super) command: Option<String>,
+    /// `http://HOST:PORT` of one that runs, and what is requested of it.
+    pub(super) base: String,
+    /// The path of all requests; `None`: those of a workload of `weir load`.
+    pub(super) path: Option<String>,
+}
+
+/// How it is measured.
+pub(super) struct Length<'a> {
+    pub(super) levels: &'a [u32],
+    pub(super) repetitions: u32,
+    pub(super) warmup: String,
+    pub(super) window: String,
+}
+
+impl Service {
+    /// One that `command` starts, at whose `url` requests are sent: a path.
+    pub(super) fn of_command(
+        name: Option<&'static str>,
+        command: &str,
+        url: Option<&str>,
+    ) -> Result<Service, Error> {
+        if !command.contains("{port}") {
+            return Err(Error::input(format_args!("--command {command:?} has no {{port}}")).hint(
+                "write {port} where the command takes its port: --command 'python3 app.py --port {port}'",
+            ));
+        }
+        let path = url.map(|url| match url.starts_with('/') {
+            true => Ok(url.to_owned()),
+            false => Err(Error::input(format_args!("--url {url} is no path"))
+                .hint("the command gets a free port: name the path only, as in --url /api/orders/1")),
+        });
+        Ok(Service { name, command: Some(command.to_owned()), base: String::new(), path: path.transpose()? })
+    }
+
+    /// One that runs at `url`.
+    pub(super) fn of_url(name: Option<&'static str>, url: &str) -> Result<Service, Error> {
+        let after = url.find("://").map_or(0, |at| at + 3);
+        let slash = url[after..].find('/').map_or(url.len(), |at| after + at);
+        let (base, path) = url.split_at(slash);
+        if address(base).is_none() {
+            return Err(Error::input(format_args!(
+                "--url {url} is not http://HOST:PORT or http://HOST:PORT/PATH"
+            ))
+            .hint("write the port, too: --url http://127.0.0.1:8080/"));
+        }
+        let path = (path.len() > 1).then(|| path.to_owned());
+        Ok(Service { name, command: None, base: base.to_owned(), path })
+    }
+
+    /// The flags of `weir load` for its requests. What describes them is written into `dir`.
+    fn requests(&self, dir: &Path) -> Result<Vec<String>, Error> {
+        let Some(path) = &self.path else { return Ok(Vec::new()) };
+        let file = dir.join(format!("{}.toml", self.name.unwrap_or("requests")));
+        let dialect = format!(
+            "about = {}\n[get]\npath = {}\nabsent = []\nholds = \"\"\n",
+            text("GET of one path"),
+            text(path)
+        );
+        fs::write(&file, dialect)
+            .map_err(|error| Error::new(format_args!("cannot write {}: {error}", file.display())))?;
+        let file = std::path::absolute(&file).unwrap_or(file);
+        Ok(vec!["--dialect".to_owned(), file.display().to_string()])
+    }
+
+    /// Its table in the experiment file.
+    fn target(&self, dir: &Path) -> Result<String, Error> {
+        let head = if self.name.is_some() { "[[target]]" } else { "[target]" };
+        let mut table = format!("\n{head}\n");
+        let mut key = |name: &str, value: String| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(table, "{name} = {value}");
+        };
+        if let Some(name) = self.name {
+            key("name", text(name));
+        }
+        let requests = self.requests(dir)?;
+        if !requests.is_empty() {
+            key("load", list(&requests));
+        }
+        match &self.command {
+            None => {
+                key("kind", text("url"));
+                key("url", text(&self.base));
+            }
+            Some(command) => {
+                key("kind", text("command"));
+                key("ready", text(self.path.as_deref().unwrap_or("/")));
+                // Where the user is: commands name files from there.
+                let here = std::env::current_dir().unwrap_or_default().display().to_string();
+                let words = ["sh", "-c", &format!("cd \"$0\" && exec {command}"), &here].map(str::to_owned);
+                let _ = write!(table, "[[target.process]]\npart = \"server\"\ncommand = {}\n", list(&words));
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// The experiment that measures `services` with further flags of `weir load`; files it needs are written into `dir`.
+pub(super) fn experiment(
+    name: &str,
+    services: &[Service],
+    length: &Length,
+    flags: &[String],
+    dir: &Path,
+) -> Result<Experiment, Error> {
+    let (workload, flags) = workload_of(flags)?;
+    let Length { levels, repetitions, warmup, window } = length;
+    let title = services
+        .iter()
+        .map(|of| of.command.as_ref().unwrap_or(&of.base).as_str())
+        .collect::<Vec<_>>()
+        .join(" and ");
+    let targets = services.iter().map(|of| of.target(dir)).collect::<Result<String, Error>>()?;
+    let requests = services.iter().find_map(|of| of.path.as_ref());
+    let (workload, called) = match requests {
+        Some(_) => ("requests".to_owned(), format!("workload = {}\n", text(&workload))),
+        None => (workload, String::new()),
+    };
+    let text = format!(
+        "name = {}\ntitle = {}\nlevels = {levels:?}\nrepetitions = {repetitions}\nwarmup = {}\nwindow = {}\n\
+         selftest = false\nheadroom = false\n{targets}\n[[workload]]\nname = {}\n{called}args = {}\n",
+        text(name),
+        text(&title),
+        text(warmup),
+        text(window),
+        text(&workload),
+        list(&flags),
+    );
+    let experiment = Experiment::parse(&text)?;
+    check_commands(&experiment)?;
+    Ok(experiment)
+}
+
+/// The workload that `flags` of `weir load` name, and the others.
+fn workload_of(flags: &[String]) -> Result<(String, Vec<String>), Error> {
+    let (mut workload, mut others) = ("get_popular".to_owned(), Vec::new());
+    let mut flags = flags.iter();
+    while let Some(flag) = flags.next() {
+        match flag.split_once('=') {
+            Some(("--workload", name)) => workload = name.to_owned(),
+            _ if flag == "--workload" => {
+                workload = flags.next().cloned().ok_or_else(|| {
+                    Error::input("--workload has no value").hint("name one, see weir load --help")
+                })?;
+            }
+            _ => others.push(flag.clone()),
+        }
+    }
+    Ok((workload, others))
+}
+
+/// As text in TOML, which writes it as JSON does, but for one character.
+fn text(of: &str) -> String {
+    serde_json::Value::from(of).to_string().replace('\x7f', "\\u007f")
+}
+
+fn list(of: &[String]) -> String {
+    format!("[{}]", of.iter().map(|of| text(of)).collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,172 @@
+//! `weir compare` as a gate: its verdicts, its exit code, its files; and two services measured in turns.
+
+use crate::compare::measured;
+use crate::support::{Server, python};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn compare(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).arg("compare").args(args).output().unwrap()
+}
+
+/// Standard output and standard error.
+fn said(output: &Output) -> [String; 2] {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// Measures a simulated server of this demand, with this seed.
+fn results(dir: &Path, demand: &str, seed: &str) -> PathBuf {
+    let dir = dir.join(seed);
+    fs::create_dir_all(&dir).unwrap();
+    measured(&dir, demand, seed);
+    dir.join(demand)
+}
+
+/// What Python's reader of XML finds in a file: attributes of the root, then for each case its name and what is in it.
+fn cases(junit: &Path) -> String {
+    const SCRIPT: &str = "import sys, xml.etree.ElementTree as tree\nroot = tree.parse(sys.argv[1]).getroot()\n\
+        print(root.tag, root.get('tests'), root.get('failures'), root.get('skipped'))\n\
+        for case in root.iter('testcase'): print(case.get('classname'), case.get('name'), [part.tag for part in case])";
+    let output = Command::new(python("python3")).args(["-c", SCRIPT]).arg(junit).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_slower_build_is_a_regression_for_people_and_for_ci_servers() {
+    let dir = tempfile::tempdir().unwrap();
+    let (base, new) = (results(dir.path(), "1ms", "1"), results(dir.path(), "1.5ms", "2"));
+    let (base, new) = (base.to_str().unwrap(), new.to_str().unwrap());
+    let [junit, markdown] = ["junit.xml", "pull.md"].map(|name| dir.path().join(name));
+    let files = ["--junit", junit.to_str().unwrap(), "--markdown", markdown.to_str().unwrap()];
+    let output = compare(&[&[base, new, "--fail-if-slower", "5%"], &files[..]].concat());
+    let [text, error] = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.starts_with("error: regression: goodput: ") && error.lines().count() == 1, "{error}");
+    assert!(text.starts_with("Regression: goodput: 3") && text.contains("regression: "), "{text}");
+    let seen = cases(&junit);
+    assert!(seen.starts_with("testsuites 4 ") && seen.contains("B.mixed goodput ['failure']"), "{seen}");
+    let table = fs::read_to_string(&markdown).unwrap();
+    assert!(
+        table.starts_with("# Regression: goodput: ") && table.contains("| mixed | goodput | "),
+        "{table}"
+    );
+    // The same without a demand, and the other way round.
+    assert_eq!(compare(&[base, new, "--junit", junit.to_str().unwrap()]).status.code(), Some(0));
+    let output = compare(&[new, base, "--fail-if-slower", "0.05"]);
+    assert_eq!(output.status.code(), Some(0), "{:?}", said(&output));
+    assert!(said(&output)[0].contains("better: "), "{:?}", said(&output));
+}
+
+#[test]
+fn programs_get_the_verdicts_as_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let (base, new) = (results(dir.path(), "1ms", "1"), results(dir.path(), "1.5ms", "2"));
+    let output =
+        compare(&[base.to_str().unwrap(), new.to_str().unwrap(), "--fail-if-slower", "5%", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let goodput = &json["gate"]["verdicts"][0];
+    assert_eq!((&goodput["figure"], &goodput["standing"]), (&"goodput_rps".into(), &"regression".into()));
+    assert_eq!((output.status.code(), &json["gate"]["margin"]), (Some(3), &0.05.into()));
+    assert!(goodput["quotient"]["ratio"].as_f64().unwrap() < 0.8, "{goodput}");
+}
+
+#[test]
+fn two_commands_are_measured_in_turns_until_the_slower_one_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let command = |delay: &str| {
+        format!("{weir} serve --store memory: --listen 127.0.0.1:{{port}} --lab --inject delay={delay}")
+    };
+    let (base, new, out) = (command("1ms"), command("100ms"), dir.path().join("run"));
+    let length = ["--for", "3m", "--clients", "2", "--warmup", "50ms", "--window", "400ms"];
+    let commands = ["--command", &base, "--command", &new, "--out", out.to_str().unwrap()];
+    let flags = ["--fail-if-slower", "5%", "--", "--keys", "50"];
+    let output = compare(&[&commands[..], &length, &flags].concat());
+    let [text, error] = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}{error}");
+    let regression = "error: regression: ";
+    assert!(text.starts_with("Regression: ") && error.contains(regression), "{text}{error}");
+    // Five pairs are the fewest that can show anything.
+    let pairs = error.lines().filter(|line| line.starts_with("pair ")).count();
+    assert!((5..40).contains(&pairs), "{error}");
+    // The same is said of the results, whose intervals hold although the run ended early.
+    let again = compare(&[out.to_str().unwrap(), "--fail-if-slower", "5%"]);
+    assert_eq!(
+        (again.status.code(), &said(&again)[0] as &str),
+        (Some(3), text.split("\ncomparison: ").next().unwrap())
+    );
+}
+
+#[test]
+fn two_urls_are_measured_until_the_time_is_over() {
+    let server = Server::start("memory:", &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let (url, out) = (format!("http://{}/healthz", server.address), dir.path().join("run"));
+    let length = ["--for", "2s", "--clients", "1", "--warmup", "10ms", "--window", "200ms"];
+    let urls = ["--url", &url, "--url", &url, "--out", out.to_str().unwrap()];
+    let output = compare(&[&urls[..], &length].concat());
+    let [text, error] = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{error}");
+    assert!(text.contains("\nrequests  ") && !text.contains("CPU per request"), "{text}");
+    assert!(out.join("base/results.json").is_file() && out.join("compare.html").is_file());
+}
+
+#[test]
+fn a_service_that_fails_is_a_regression_and_a_base_that_fails_compares_nothing() {
+    let servers = [Server::start("memory:", &[]), Server::start("memory:", &[])];
+    let dir = tempfile::tempdir().unwrap();
+    let [good, bad] = [("healthz", &servers[0]), ("no-such-page", &servers[1])]
+        .map(|(page, server)| format!("http://{}/{page}", server.address));
+    let length =
+        ["--for", "60s", "--clients", "1", "--warmup", "10ms", "--window", "200ms", "--fail-if-slower", "5%"];
+    let run = |base: &str, new: &str, name: &str| {
+        let out = dir.path().join(name);
+        let urls = ["--url", base, "--url", new, "--out", out.to_str().unwrap()];
+        compare(&[&urls[..], &length].concat())
+    };
+    let output = run(&good, &bad, "new");
+    let expected = "error: regression: failed requests at 1 client: 100.00 % failed";
+    assert!(output.status.code() == Some(3) && said(&output)[1].contains(expected), "{:?}", said(&output));
+    let output = run(&bad, &good, "base");
+    let expected = "error: not comparable: no level counts on both sides; hint: ";
+    assert!(output.status.code() == Some(1) && said(&output)[1].contains(expected), "{:?}", said(&output));
+}
+
+#[test]
+fn what_is_asked_wrongly_is_told_in_one_line_with_the_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let absent = dir.path().join("absent/file").to_str().unwrap().to_owned();
+    let url = "http://127.0.0.1:1";
+    for (args, complaint) in [
+        (vec!["a", "b", "--fail-if-slower", "fast"], "`fast` is no share; hint: write it as in 5% or 0.05"),
+        (vec!["a", "b", "--fail-if-slower", "0%"], "`0%` is no share; hint: "),
+        (vec![], "there is nothing to compare; hint: name two results directories"),
+        (vec!["--url", url], "--url is given once; two services are compared; hint: give the flag twice"),
+        (vec!["a", "--url", url, "--url", url], "both say what to compare; hint: "),
+        (vec!["--url", "here", "--url", url], "--url here is not http://HOST:PORT"),
+        (vec!["--command", "true", "--command", "true"], "has no {port}; hint: write {port} where"),
+        (
+            vec!["--command", "a {port}", "--command", "b {port}", "--url", url],
+            "is no path; hint: the command gets",
+        ),
+        (vec!["--command", "a {port}"], "--command is given once; two services are compared"),
+        (vec!["a", "b", "--junit", &absent], "absent/file: No such file or directory"),
+        (vec!["--url", url, "--url", url, "--", "--workload", "none"], "none"),
+        (vec!["--url", url, "--url", url, "--", "--clients", "3"], "--clients"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .arg("compare")
+            .args(&args)
+            .current_dir(dir.path())
+            .output();
+        let output = output.unwrap();
+        let [text, error] = said(&output);
+        assert_eq!((output.status.code(), text.as_str()), (Some(2), ""), "{args:?}: {error}");
+        assert!(
+            error.contains(complaint) && error.lines().count() == 1 && error.contains("; hint: "),
+            "{args:?}: {error}"
+        );
+    }
+}
