@@ -40,7 +40,7 @@ truth: ## measure targets whose limit is imposed, and score the lab's verdicts o
 
 # Most tests wait: for servers, windows and disks. So there are more threads than cores.
 test: lint ## all tests, with a real PostgreSQL, a real MariaDB, proxies, and the peers of experiments/peers.toml
-	@scripts/setup.sh cc openssl postgresql mariadb nginx haproxy redis webdis etcd chromium prometheus systemd python varnish curl node go debian-trees
+	@scripts/setup.sh cc openssl postgresql mariadb nginx haproxy redis webdis etcd patroni chromium prometheus systemd python varnish curl node go debian-trees
 	@ledger=$$(mktemp) && trap 'rm -f "$$ledger"' EXIT && \
 	WEIR_TEST_LEDGER=$$ledger RUST_TEST_THREADS=$$((2 * $$(nproc) + 1)) cargo test --workspace --locked && \
 	sort -u "$$ledger" | awk '{ ran[$$1]++; if (!known[$$1, $$2]++) versions[$$1] = versions[$$1] " " $$2 } END { \
@@ -51,9 +51,9 @@ test: lint ## all tests, with a real PostgreSQL, a real MariaDB, proxies, and th
 			ran["PostgreSQL"], versions["PostgreSQL"], ran["MariaDB"], versions["MariaDB"] }'
 
 test-long: ## the tests that take minutes: all reports' experiments, servers killed 20 times, power losses, failing calls and hostile connections by the thousand
-	@scripts/setup.sh cc postgresql mariadb python
+	@scripts/setup.sh cc postgresql mariadb etcd patroni python
 	@cargo test --workspace --locked -- --ignored
-	@WEIR_TEST_LONG=1 cargo test --workspace --locked --test it -- backup:: many_keys:: durability:: power_loss:: io_errors:: full_disk:: memory::hostile_connections openapi:: events:: atomic::
+	@WEIR_TEST_LONG=1 cargo test --workspace --locked --test it -- backup:: many_keys:: durability:: failover:: power_loss:: io_errors:: full_disk:: memory::hostile_connections openapi:: events:: atomic::
 
 fuzz: ## give bytes to everything that reads them, TARGET=all for SECONDS=60 each, and say what coverage was reached
 	@scripts/setup.sh cargo cc c++

@@ -101,6 +101,7 @@ for need in "$@"; do
             has_program prometheus && has_program promtool || packages+=(prometheus)
             ;;
         systemd) has_program systemd-socket-activate || packages+=(systemd) ;;
+        patroni) has_program patroni || packages+=(patroni python3-etcd) ;;
         etcd) has_program etcd || packages+=(etcd-server) ;;
         node) has_program node || packages+=(nodejs) ;;
         go) has_program go || packages+=(golang-go) ;;
@@ -158,6 +159,7 @@ for package in "${packages[@]}"; do
         nginx-light) runs nginx || idle+=(nginx:nginx) ;;
         redis-server | webdis | haproxy) runs "$package" || idle+=("$package:$package") ;;
         varnish) runs varnishd || idle+=(varnishd:varnish) ;;
+        patroni) runs patroni || idle+=(patroni:patroni) ;;
         etcd-server) runs etcd || idle+=(etcd:etcd) ;;
     esac
 done

@@ -110,6 +110,8 @@ pub struct Options {
     pub s3_credentials: Option<Arc<S3Credentials>>,
     /// What kinds of stores it serves, by shard: the schemes of their URLs.
     pub stores: Vec<String>,
+    /// A failover of theirs may lose acknowledged writes.
+    pub asynchronous_failover: bool,
     /// Names that `Host` and `Origin` of requests may have, besides those of loopback. On a loopback address, and where any
     /// is given, other requests are refused.
     pub hosts: Vec<String>,

@@ -186,6 +186,7 @@ fn collect(worker: &Worker) -> Samples {
         page.number("weir_access_log_lines_total", "", log.lines.get() as f64);
         page.number("weir_access_log_dropped_total", "", log.dropped.get() as f64);
     }
+    page.number("weir_store_asynchronous_failover", "", f64::from(options.asynchronous_failover));
     page.number("weir_draining", "", f64::from(worker.is_draining()));
     page.number("weir_uptime_seconds", "", metrics.started.elapsed().as_secs_f64());
     page
@@ -392,6 +393,10 @@ const HELP: &[(&str, &str)] = &[
     ("weir_cache_evictions_total", "Rows evicted."),
     ("weir_cache_drops_total", "Times the whole cache was dropped."),
     ("weir_store_info", "The kind of the store, as a label."),
+    (
+        "weir_store_asynchronous_failover",
+        "Whether a failover of a store may lose acknowledged writes (--allow-asynchronous-failover).",
+    ),
     ("weir_store_workers", "Threads with a session of the store."),
     ("weir_store_queued", "Requests that wait for a store worker."),
     ("weir_store_queue_limit", "Most requests that wait for a store worker."),

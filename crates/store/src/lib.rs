@@ -74,6 +74,11 @@ pub trait Store: Send + Sync {
         Err(only_user_tables("it"))
     }
 
+    /// Takes several hosts also if a failover may lose acknowledged writes. Error: [`Kind::Config`], it has one host.
+    fn allow_asynchronous_failover(&mut self) -> Result<(), Error> {
+        Err(only_several_hosts("it"))
+    }
+
     /// Why there can be no row under `key`, or not this one, if that is so: [`Kind::Unfit`]. Once it was acquired.
     fn refuses(&self, _key: &Key, _row: Option<&Row>) -> Option<Error> {
         None
@@ -89,6 +94,11 @@ fn only_user_tables(shown: &str) -> Error {
     let why =
         "the tables of weir have one writer; name one of your own with ?table=NAME&key=COLUMN&value=COLUMN";
     Error::new(Kind::Config, format!("--foreign-writers does not go with this store ({shown}): {why}"))
+}
+
+fn only_several_hosts(shown: &str) -> Error {
+    let what = format!("--allow-asynchronous-failover has no effect on the store {shown}");
+    Error::new(Kind::Config, format!("{what}: it is for postgres:// with several hosts; leave it out"))
 }
 
 /// Which events of a store's rows there are.

@@ -1,6 +1,7 @@
 //! What the drivers of database servers share: how a step may fail, and what follows from it.
 
 use super::{Error, Kind};
+use std::fmt;
 use std::time::Duration;
 
 /// Most time to acquire a lease or to start a session.
@@ -54,7 +55,24 @@ impl From<Error> for Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Known(error) => error.fmt(f),
+            Failure::Database(_, cause) => f.write_str(cause),
+        }
+    }
+}
+
 impl Failure {
+    /// Whether trying again does not help.
+    pub(super) fn is_config(&self) -> bool {
+        match self {
+            Failure::Known(error) => error.kind() == Kind::Config,
+            Failure::Database(meaning, _) => *meaning == Meaning::Login,
+        }
+    }
+
     /// The same, of a connection that is of no more use after it.
     pub(super) fn and_ended(self) -> Failure {
         match self {

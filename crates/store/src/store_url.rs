@@ -5,18 +5,26 @@
 
 use percent_encoding::percent_decode_str;
 
-/// `SCHEME://[USER[:PASSWORD]@][HOST[:PORT]][/DATABASE][?NAME=VALUE[&…]]`, decoded. Never shown: it has the password.
+/// `SCHEME://[USER[:PASSWORD]@][HOST[:PORT][,…]][/DATABASE][?NAME=VALUE[&…]]`, decoded. Never shown: it has the password.
 #[cfg_attr(test, derive(Debug, PartialEq))]
 pub(super) struct StoreUrl {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
-    /// Without the brackets of an IPv6 address; the directory of a socket begins with `/`.
-    pub(super) host: Option<String>,
-    pub(super) port: Option<u16>,
+    /// At least one.
+    pub(super) places: Vec<Place>,
     pub(super) database: Option<String>,
     parameters: Vec<(String, String)>,
     /// An `@` in the parameters may be the one before the host.
     is_doubtful: bool,
+}
+
+/// Where a server is.
+#[derive(Clone, Default)]
+#[cfg_attr(test, derive(Debug, PartialEq))]
+pub(super) struct Place {
+    /// Without the brackets of an IPv6 address; the directory of a socket begins with `/`.
+    pub(super) host: Option<String>,
+    pub(super) port: Option<u16>,
 }
 
 /// Each character that ends a part of a URL, and how it is written in a password.
@@ -53,7 +61,10 @@ impl StoreUrl {
             Some((user, "")) => (Some(decoded(user)?), None),
             Some((user, password)) => (Some(decoded(user)?), Some(decoded(password)?)),
         };
-        let (host, port) = place_of(place)?;
+        let places = place.split(',').map(place_of).collect::<Result<Vec<_>, _>>()?;
+        if places.len() > 1 && places.iter().any(|place| place.host.is_none()) {
+            return Err("one of its hosts has no name; write HOST:PORT,HOST:PORT".into());
+        }
         let mut parameters = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').ok_or(
@@ -70,12 +81,19 @@ impl StoreUrl {
         Ok(StoreUrl {
             user: filled(user),
             password,
-            host: filled(Some(host)),
-            port,
+            places,
             database: filled(Some(database)),
             parameters,
             is_doubtful: query.contains('@'),
         })
+    }
+
+    /// The one place of a server that has no others to take over.
+    pub(super) fn only_place(&mut self) -> Result<Place, String> {
+        match &mut self.places[..] {
+            [place] => Ok(std::mem::take(place)),
+            _ => Err("it names several hosts; name the primary alone".into()),
+        }
     }
 
     /// The value of a parameter, which is no longer in it.
@@ -94,11 +112,7 @@ impl StoreUrl {
     }
 }
 
-/// Host and port.
-fn place_of(place: &str) -> Result<(String, Option<u16>), String> {
-    if place.contains(',') {
-        return Err("it names several hosts; name the primary alone".into());
-    }
+fn place_of(place: &str) -> Result<Place, String> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or("the `[` of an IPv6 address has no `]`")?;
@@ -116,7 +130,8 @@ fn place_of(place: &str) -> Result<(String, Option<u16>), String> {
             format!("what stands where the port would is none; behind a password comes @HOST, and within it is written {escapes}")
         })?),
     };
-    Ok((decoded(host)?, number))
+    let host = decoded(host)?;
+    Ok(Place { host: Some(host).filter(|host| !host.is_empty()), port: number })
 }
 
 /// The text with its escapes undone.
@@ -144,9 +159,10 @@ mod tests {
     fn a_url_has_parts() {
         let url = parsed("postgres://a%40b:p%3A%2f%40:w@[::1]:5433/d%20b?sslmode=require&x=%2Fa?b");
         assert_eq!((url.user.as_deref(), url.password.as_deref()), (Some("a@b"), Some("p:/@:w")));
+        let place = |host: &str, port| Place { host: Some(host.to_owned()), port };
         assert_eq!(
-            (url.host.as_deref(), url.port, url.database.as_deref()),
-            (Some("::1"), Some(5433), Some("d b"))
+            (&url.places[..], url.database.as_deref()),
+            (&[place("::1", Some(5433))][..], Some("d b"))
         );
         assert_eq!(url.parameters[1], ("x".into(), "/a?b".into()));
         for (url, host, port, database) in [
@@ -156,13 +172,17 @@ mod tests {
             ("postgres://%2Frun%2Fx:2/", Some("/run/x"), Some(2), None),
             ("postgres://h?user=a@b", Some("h"), None, None),
         ] {
-            let found = parsed(url);
+            let mut found = parsed(url);
+            let only = found.only_place().unwrap();
             assert_eq!(
-                (found.host.as_deref(), found.port, found.database.as_deref()),
+                (only.host.as_deref(), only.port, found.database.as_deref()),
                 (host, port, database),
                 "{url}"
             );
         }
+        let mut several = parsed("postgres://u:p@a:1,[::1],c:3/d");
+        assert_eq!(several.places, [place("a", Some(1)), place("::1", None), place("c", Some(3))]);
+        assert!(several.only_place().unwrap_err().contains("several hosts"));
         let mut url = parsed("mysql://u@h/d?a=1&b=2");
         assert_eq!((url.take("a").as_deref(), url.take("a")), (Some("1"), None));
         assert_eq!(url.finish(&["a"]).unwrap_err(), "the parameter `b` is not known; known are a");
@@ -214,7 +234,7 @@ mod tests {
             ("mysql://[::1]x", "neither"),
             ("mysql://u@h/d?a", "no `=`"),
             ("mysql://u@h/d?a=1&a=2", "given twice"),
-            ("mysql://u@a,b/d", "several hosts"),
+            ("mysql://u@a,,b/d", "no name"),
             ("mysql://u:%FF@h/d", "UTF-8"),
         ] {
             assert!(StoreUrl::parse(url).unwrap_err().contains(why), "{url}");

@@ -25,7 +25,7 @@ mod search;
 mod selftest;
 mod services;
 
-pub use database::{DatabaseServer, Options as DatabaseOptions};
+pub use database::{Cluster, DatabaseServer, Options as DatabaseOptions};
 
 use files::cannot_write;
 use kv::Error;

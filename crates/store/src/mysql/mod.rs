@@ -120,6 +120,7 @@ impl Mysql {
         let mut url = StoreUrl::parse(url).map_err(wrong)?;
         let user = url.user.take().ok_or_else(|| wrong(format!("it names no user; {form}")))?;
         let database = url.database.take().ok_or_else(|| wrong(format!("it names no database; {form}")))?;
+        let place = url.only_place().map_err(wrong)?;
         let socket = url.take("socket");
         let tls = Tls::of(&mut url, socket.is_some()).map_err(wrong)?;
         let password = Password::of_url(url.password.take(), url.take("password-file")).map_err(wrong)?;
@@ -127,8 +128,8 @@ impl Mysql {
         let known = [&tls::PARAMETERS[..], &["password-file", "socket"], &PARAMETERS].concat();
         url.finish(&known).map_err(wrong)?;
         let options = OptsBuilder::default()
-            .ip_or_hostname(url.host.unwrap_or("127.0.0.1".into()))
-            .tcp_port(url.port.unwrap_or(3306))
+            .ip_or_hostname(place.host.unwrap_or("127.0.0.1".into()))
+            .tcp_port(place.port.unwrap_or(3306))
             .user(Some(user))
             .db_name(Some(database))
             .socket(socket)
@@ -433,6 +434,7 @@ mod tests {
             ("mysql://[", "no `]`"),
             ("mysql://127.0.0.1/db", "names no user"),
             ("mysql://u:secret@127.0.0.1:3306", "names no database"),
+            ("mysql://u:secret@a,b/db", "names several hosts"),
             ("mysql://u:se?cret@127.0.0.1/db", "%3F"),
             ("mysql://u:secret@127.0.0.1/db?compress=zlib", "`compress` is not known; known are ssl-mode, "),
             ("mariadb://u:secret@127.0.0.1/db?password-file=/x", "a password and a password-file"),

@@ -1,19 +1,21 @@
 //! From the URL of a PostgreSQL server to connections with it.
 
 use super::tls::{self, Tls};
-use super::{OPENED, Postgres, cause};
+use super::{Host, OPENED, Postgres, cause};
 use crate::password::{Passfile, Password, default_passfile};
 use crate::sql::{Failure, Meaning, Setup, one_line};
-use crate::store_url::StoreUrl;
+use crate::store_url::{Place, StoreUrl};
 use crate::user_table::{self, Names};
 use crate::{Error, Kind, redacted};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, Connection, Socket};
+use tokio_postgres::config::{self, SslMode};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Socket};
 
 /// The parameters of a URL that the driver knows what to do with.
 const DRIVER_PARAMETERS: [&str; 11] = [
@@ -43,86 +45,81 @@ impl Postgres {
         }
         let mut fields: BTreeMap<&str, String> =
             DRIVER_PARAMETERS.into_iter().filter_map(|name| Some((name, url.take(name)?))).collect();
-        let is_named_twice = url.host.is_some() && fields.contains_key("host");
-        let port = url.port.unwrap_or(5432).to_string();
-        let parts = [
-            ("host", url.host.take()),
-            ("user", url.user.take()),
-            ("dbname", url.database.take()),
-            ("port", Some(port)),
-        ];
-        for (name, value) in parts {
+        let places = std::mem::take(&mut url.places);
+        if places.len() > 1 {
+            if let Some(name) =
+                ["host", "hostaddr", "port"].into_iter().find(|name| fields.contains_key(name))
+            {
+                return Err(wrong(format!(
+                    "it names several hosts and the parameter {name}; leave that out"
+                )));
+            }
+            // Which server is written decides the choice of the owner alone.
+            if fields.remove("target_session_attrs").is_some_and(|value| value != "read-write") {
+                return Err(wrong(
+                    "of several hosts only target_session_attrs=read-write can be the store".into(),
+                ));
+            }
+        }
+        for (name, value) in [("user", url.user.take()), ("dbname", url.database.take())] {
             value.map(|value| fields.entry(name).or_insert(value));
         }
-        let places = ["host", "hostaddr"].map(|name| fields.get(name).cloned());
-        // Each session would take the first one that answers: some the primary, some a standby, which is behind.
-        if is_named_twice || places.iter().flatten().any(|place| place.contains(',')) {
-            return Err(wrong("it names several hosts; name the primary alone".into()));
-        }
-        let [host, address] = places;
-        let host = host.or(address);
-        let is_local = host.as_ref().is_some_and(|host| host.starts_with('/'));
+        let is_socket = |host: &String| host.starts_with('/');
+        let given_host = ["host", "hostaddr"].iter().find_map(|name| fields.get(name));
+        let is_local = match &places[..] {
+            [place] => given_host.or(place.host.as_ref()).is_some_and(is_socket),
+            several if several.iter().filter_map(|place| place.host.as_ref()).any(is_socket) => {
+                return Err(wrong("one of several hosts is a socket of this machine; name addresses".into()));
+            }
+            _ => false,
+        };
         let tls = Tls::of(&mut url, is_local).map_err(wrong)?;
         let user_table = Names::of(&mut url).map_err(wrong)?.map(|names| (names, OnceLock::new()));
         let tls_parameters = tls::PARAMETERS.map(|(name, _)| name);
         let own = ["password-file", "passfile"];
         let known = [&tls_parameters[..], &DRIVER_PARAMETERS, &own, &user_table::PARAMETERS].concat();
         url.finish(&known).map_err(wrong)?;
-        // The name in a certificate is compared with it.
-        host.clone().map(|host| fields.entry("host").or_insert(host));
-        let text: Vec<String> =
-            fields.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
-        let mut config: Config = text.join(" ").parse().map_err(|error| wrong(cause(&error)))?;
-        config.connect_timeout(Duration::from_secs(5)).keepalives_idle(Duration::from_secs(10));
-        // A peer that vanished must not hold a worker for the kernel's 15 minutes, and the cache must not be served for long
-        // while another server may own the store.
-        config.keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
-        config.tcp_user_timeout(Duration::from_secs(15));
-        let user =
-            config.get_user().map(str::to_owned).or_else(|| std::env::var("USER").ok()).unwrap_or_default();
-        let database = config.get_dbname().map_or_else(|| user.clone(), str::to_owned);
-        let port = config.get_ports().first().map_or(String::new(), u16::to_string);
-        let known =
-            Password::of_url(given, file).map_err(wrong)?.or_else(|| Password::of_variable("PGPASSWORD"));
-        let password = known.unwrap_or_else(|| {
-            let path = passfile
-                .or_else(|| std::env::var("PGPASSFILE").ok())
-                .map(Into::into)
-                .or_else(default_passfile);
-            // As libpq calls the usual directory of its sockets.
-            let host = host
-                .filter(|host| host != "/var/run/postgresql" && host != "/tmp")
-                .unwrap_or("localhost".into());
-            let wanted = [host, port, database, user];
-            path.map_or(Password::None, |path| {
-                Password::Passfile(Passfile { path, wanted, has_warned: AtomicBool::new(false) })
-            })
+        let passfile = passfile.or_else(|| std::env::var("PGPASSFILE").ok()).map(Into::into);
+        let passfile = passfile.or_else(default_passfile);
+        let hosts = places.into_iter().map(|place| {
+            let config = config_of(place, fields.clone())?;
+            let known = Password::of_url(given.clone(), file.clone())?;
+            let known = known.or_else(|| Password::of_variable("PGPASSWORD"));
+            let password = known.unwrap_or_else(|| password_of(&config, passfile.clone()));
+            Ok(Host { config, password })
         });
+        let hosts: Vec<Host> = hosts.collect::<Result<_, String>>().map_err(wrong)?;
         let number = OPENED.fetch_add(1, Relaxed);
-        Ok(Postgres { config, password, tls, user_table, others_write: false, number, shown })
+        Ok(Postgres {
+            hosts,
+            tls,
+            user_table,
+            others_write: false,
+            allows_asynchronous_failover: false,
+            number,
+            shown,
+            leased: Mutex::default(),
+        })
     }
 
-    /// Connects. The second part ends with the connection, and says why.
-    pub(super) async fn dial(&self, purpose: &str) -> Setup<(Client, JoinHandle<String>)> {
-        let mut config = self.config.clone();
+    /// Connects to a host. The second part ends with the connection, and says why.
+    pub(super) async fn dial(&self, host: &Host, purpose: &str) -> Setup<(Client, JoinHandle<String>)> {
+        let mut config = host.config.clone();
         config.application_name(format!("weir {purpose}"));
-        if let Some(password) = self.password.read()? {
+        if let Some(password) = host.password.read()? {
             config.password(password);
         }
         let (client, connection) = self.connect(config).await?;
-        let ended = tokio::spawn(async move {
-            match connection.await {
-                Ok(()) => "the connection was closed".to_owned(),
-                Err(error) => cause(&error),
-            }
-        });
+        let ended = tokio::spawn(until_ended(connection));
         // The server has to notice when we are gone, because it holds our locks until then; and it must not end idle sessions.
-        let settings = "SELECT set_config(name, CASE name
+        // An acknowledged write is durable, whatever the default of the database is; of several hosts on more than one.
+        let settings = "SELECT set_config(name, CASE name WHEN 'synchronous_commit' THEN 'on'
                 WHEN 'tcp_keepalives_idle' THEN '10' WHEN 'tcp_keepalives_interval' THEN '2'
                 WHEN 'tcp_keepalives_count' THEN '3' ELSE '0' END, false)
             FROM pg_settings WHERE name IN ('tcp_keepalives_idle', 'tcp_keepalives_interval',
-                'tcp_keepalives_count', 'idle_session_timeout')";
-        client.query(settings, &[]).await?;
+                'tcp_keepalives_count', 'idle_session_timeout')
+                OR name = 'synchronous_commit' AND (setting = 'off' OR $1 AND setting IN ('local', 'remote_write'))";
+        client.query(settings, &[&self.has_several_hosts()]).await?;
         Ok((client, ended))
     }
 
@@ -156,6 +153,67 @@ impl Postgres {
     }
 }
 
+/// Keeps a connection going until it ends; why it did.
+async fn until_ended(mut connection: Connection<Socket, tls::Stream>) -> String {
+    loop {
+        match std::future::poll_fn(|context| connection.poll_message(context)).await {
+            // The commit of a cancelled wait is only on this server, and acknowledged all the same, with this in front. Its
+            // outcome is not known: a failover would take it back.
+            Some(Ok(AsyncMessage::Notice(notice))) if notice.routine() == Some("SyncRepWaitForLSN") => {
+                return format!("a commit did not wait for its standby: {}", one_line(notice.message()));
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return cause(&error),
+            None => return "the connection was closed".to_owned(),
+        }
+    }
+}
+
+/// What the driver is to know of a host: where it is, and `fields`.
+fn config_of(place: Place, mut fields: BTreeMap<&str, String>) -> Result<Config, String> {
+    fields.entry("port").or_insert(place.port.unwrap_or(5432).to_string());
+    if place.host.is_some() && fields.contains_key("host") {
+        return Err("it has the host and the parameter host; leave one of them out".into());
+    }
+    // The name in a certificate is compared with it.
+    if let Some(host) = place.host.or_else(|| fields.get("hostaddr").cloned()) {
+        fields.entry("host").or_insert(host);
+    }
+    if ["host", "hostaddr"].iter().filter_map(|name| fields.get(name)).any(|place| place.contains(',')) {
+        return Err(
+            "a parameter names several hosts; write them as HOST:PORT,HOST:PORT before the database".into()
+        );
+    }
+    let text: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
+    let mut config: Config = text.join(" ").parse().map_err(|error| cause(&error))?;
+    config.connect_timeout(Duration::from_secs(5)).keepalives_idle(Duration::from_secs(10));
+    // A peer that vanished must not hold a worker for the kernel's 15 minutes, and the cache must not be served for long
+    // while another server may own the store.
+    config.keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
+    config.tcp_user_timeout(Duration::from_secs(15));
+    Ok(config)
+}
+
+/// The password that libpq's file has for a host.
+fn password_of(config: &Config, passfile: Option<PathBuf>) -> Password {
+    let user =
+        config.get_user().map(str::to_owned).or_else(|| std::env::var("USER").ok()).unwrap_or_default();
+    let database = config.get_dbname().map_or_else(|| user.clone(), str::to_owned);
+    let port = config.get_ports().first().map_or(String::new(), u16::to_string);
+    let host = match config.get_hosts() {
+        [config::Host::Tcp(name), ..] => name.clone(),
+        // As libpq calls the usual directory of its sockets.
+        [config::Host::Unix(path), ..] if path != "/var/run/postgresql" && path != "/tmp" => {
+            path.display().to_string()
+        }
+        _ => "localhost".to_owned(),
+    };
+    passfile.map_or(Password::None, |path| {
+        let wanted = [host, port, database, user];
+        Password::Passfile(Passfile { path, wanted, has_warned: AtomicBool::new(false) })
+    })
+}
+
 /// A value as it stands in the text of settings that libpq and the driver read.
 pub(super) fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
@@ -166,20 +224,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_hosts_are_refused() {
-        for url in [
-            "postgres://u@a,b/d",
-            "postgres://u@a:5432,b:5433/d",
-            "postgres://u@a/d?host=b",
-            "postgres:///d?host=a,b",
-            "postgres://u@a/d?hostaddr=127.0.0.1,127.0.0.2",
+    fn hosts_stand_in_one_place() {
+        for (url, why) in [
+            ("postgres://u@a/d?host=b", "it has the host and the parameter host"),
+            ("postgres:///d?host=a,b", "write them as HOST:PORT,HOST:PORT"),
+            ("postgres://u@a/d?hostaddr=127.0.0.1,127.0.0.2", "write them as HOST:PORT,HOST:PORT"),
+            ("postgres://u@a,b/d?port=1", "several hosts and the parameter port"),
+            ("postgres://u@a,%2Frun/d", "a socket of this machine"),
+            ("postgres://u@a,b/d?target_session_attrs=any", "target_session_attrs=read-write"),
         ] {
             let error = Postgres::open(url).err().unwrap_or_else(|| panic!("{url}"));
             assert_eq!(error.kind(), Kind::Config, "{url}");
-            assert!(error.to_string().ends_with("names several hosts; name the primary alone"), "{error}");
+            assert!(error.to_string().contains(why), "{error}");
         }
-        for url in ["postgres://u@a/d", "postgres:///d?host=a", "postgres://u@a/d?hostaddr=127.0.0.1"] {
-            assert!(Postgres::open(url).is_ok(), "{url}");
+        for (url, hosts) in [
+            ("postgres://u@a/d", 1),
+            ("postgres:///d?host=a", 1),
+            ("postgres://u@a/d?hostaddr=127.0.0.1", 1),
+            ("postgres://u@a:5432,b:5433/d?target_session_attrs=read-write", 2),
+        ] {
+            assert_eq!(Postgres::open(url).map(|postgres| postgres.hosts.len()).unwrap(), hosts, "{url}");
         }
     }
 }

@@ -8,6 +8,7 @@
 //! also compares the table `weir_map`, which says which shard the database is, with the shard that it was given as.
 
 mod connect;
+mod failover;
 pub mod replica;
 mod session;
 mod tls;
@@ -17,8 +18,13 @@ mod user_table;
 use super::password::Password;
 use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtaken, taken};
 use super::user_table::{Names, VERSIONS, refuse};
-use super::{Answer, Error, EventSupport, Kind, Lease, Part, Session, Store, Workers, only_user_tables};
+use super::{
+    Answer, Error, EventSupport, Kind, Lease, Part, Session, Store, Workers, only_several_hosts,
+    only_user_tables,
+};
+use failover::SERVER;
 use kv::{Key, Row, Timestamp, Version};
+use parking_lot::Mutex;
 use session::PostgresSession;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::AtomicUsize;
@@ -82,7 +88,8 @@ const ROWS_TABLE: &str = "CREATE TABLE weir_kv (
     CREATE INDEX weir_kv_expires ON weir_kv (expires) WHERE expires IS NOT NULL;
     ALTER TABLE weir_kv ALTER COLUMN value SET STORAGE EXTERNAL";
 
-const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 RETURNING epoch";
+/// Above the last epoch of this server: a failover may have lost that one.
+const RAISE: &str = "UPDATE weir_owner SET epoch = greatest(epoch, $1) + 1 RETURNING epoch";
 /// Where `weir_owner` is empty: rows may be there all the same, of a dump without that table or of a replica. One statement, so
 /// that it takes effect also if it lasts longer than the setup may.
 const FIRST_EPOCH: &str = "INSERT INTO weir_owner (epoch)
@@ -100,18 +107,36 @@ static PROCESS: LazyLock<u64> =
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) struct Postgres {
-    /// Without the password.
-    config: Config,
-    password: Password,
+    /// At least one.
+    hosts: Vec<Host>,
     tls: Tls,
     /// A table of somebody else, if the rows are there, and what it turned out to be.
     user_table: Option<(Names, OnceLock<Arc<UserTable>>)>,
     /// Others may write the rows at any time, and nothing is cached.
     others_write: bool,
+    /// Several hosts are the store also if a failover loses acknowledged writes.
+    allows_asynchronous_failover: bool,
     /// Tells its owner's sessions from those of the process's other stores.
     number: usize,
     /// For messages, without the password.
     shown: Arc<str>,
+    leased: Mutex<Leased>,
+}
+
+/// One of the servers that may be the store.
+struct Host {
+    /// Without the password.
+    config: Config,
+    password: Password,
+}
+
+/// What the last lease was of.
+#[derive(Clone, Default)]
+struct Leased {
+    host: usize,
+    /// See [`failover::SERVER`].
+    server: String,
+    epoch: i64,
 }
 
 impl Postgres {
@@ -121,11 +146,13 @@ impl Postgres {
     }
 
     async fn take(&self, part: Part) -> Setup<Lease> {
-        let (client, ended) = self.dial(&format!("owner {:016x} {}", *PROCESS, self.number)).await?;
+        let purpose = format!("owner {:016x} {}", *PROCESS, self.number);
+        let (host, client, ended) = self.dial_writable(&purpose).await?;
         let lock = client.query_one("SELECT pg_try_advisory_lock($1, $2)", &[&LOCK_SPACE, &LOCK_OWNER]);
         if !lock.await?.get::<_, bool>(0) {
             return Err(self.taken(&client).await.into());
         }
+        self.check_standby(&client).await?;
         let (rows, table) = match &self.user_table {
             None => {
                 make_tables(&client, &TABLES).await?;
@@ -144,7 +171,8 @@ impl Postgres {
             client.execute("INSERT INTO weir_map (map) VALUES ($1)", &[&part.map()]).await?;
         }
         self.end_earlier_sessions(&client).await?;
-        let raised = match client.query_opt(RAISE, &[]).await? {
+        let last = self.leased.lock().epoch;
+        let raised = match client.query_opt(RAISE, &[&last]).await? {
             Some(raised) => raised,
             None => {
                 client.query_one(&FIRST_EPOCH.replace(ROWS, rows), &[&(Version::COUNTER_BITS as i32)]).await?
@@ -155,7 +183,10 @@ impl Postgres {
         let (now, may_expire) = (Timestamp(time.try_get::<_, i64>(0)? as u64), time.try_get(1)?);
         let release = format!("SELECT pg_advisory_unlock({LOCK_SPACE}, {LOCK_SESSIONS})");
         client.batch_execute(&release).await?;
-        Ok(lease(epoch as u64, now, may_expire, client, ended))
+        let server = client.query_one(&format!("SELECT {SERVER}"), &[]).await?.try_get(0)?;
+        *self.leased.lock() = Leased { host, server, epoch };
+        let lost = Box::pin(self.watch(client, ended));
+        Ok(Lease { epoch: epoch as u64, now, may_expire, lost })
     }
 
     /// Whether this database may be used as `part`; `Ok(true)`: the map is not written yet. The tables exist.
@@ -217,17 +248,15 @@ impl Postgres {
     }
 
     async fn session(&self, epoch: u64) -> Setup<Box<dyn Session>> {
-        let (client, ended) = self.dial("session").await?;
+        let Leased { host, server, .. } = self.leased.lock().clone();
+        let (client, ended) = self.dial(&self.hosts[host], "session").await?;
         let hold = format!("SELECT pg_advisory_lock_shared({LOCK_SPACE}, {LOCK_SESSIONS})");
         client.batch_execute(&hold).await?;
-        let current: i64 = client.query_one("SELECT epoch FROM weir_owner", &[]).await?.try_get(0)?;
-        if current as u64 != epoch {
+        let current = client.query_one(&format!("SELECT epoch, {SERVER} FROM weir_owner"), &[]).await?;
+        // Behind one address there may be another server than the owner has its locks in.
+        if current.try_get::<_, i64>(0)? as u64 != epoch || current.try_get::<_, &str>(1)? != server {
             return Err(overtaken(&self.shown).into());
         }
-        // An acknowledged write is durable, whatever the default of the database is.
-        let durable = "SELECT set_config('synchronous_commit', 'on', false)
-            WHERE current_setting('synchronous_commit') = 'off'";
-        client.query(durable, &[]).await?;
         // The plan by the primary key is always right, however long the list is and however small the table was when it was
         // made; and planning again costs as much as reading a few rows.
         let plans =
@@ -246,16 +275,6 @@ impl Postgres {
     async fn prepared(&self, client: Client, ended: JoinHandle<String>) -> Setup<Box<dyn Session>> {
         Ok(Box::new(PostgresSession::prepare(Arc::clone(&self.shown), client, ended).await?))
     }
-}
-
-/// A lease that lasts as long as a connection, which `ended` says. Locks are held as long as the session lives, and the session
-/// as long as its client.
-fn lease(epoch: u64, now: Timestamp, may_expire: bool, client: Client, ended: JoinHandle<String>) -> Lease {
-    let lost = async move {
-        let _held = client;
-        ended.await.unwrap_or_else(|_| "the connection was dropped".to_owned())
-    };
-    Lease { epoch, now, may_expire, lost: Box::pin(lost) }
 }
 
 /// Makes those of `tables` that do not exist.
@@ -300,6 +319,11 @@ impl Store for Postgres {
             Some(_) => Ok(()),
             None => Err(only_user_tables(&self.shown)),
         }
+    }
+
+    fn allow_asynchronous_failover(&mut self) -> Result<(), Error> {
+        self.allows_asynchronous_failover = true;
+        if self.has_several_hosts() { Ok(()) } else { Err(only_several_hosts(&self.shown)) }
     }
 
     fn event_support(&self) -> EventSupport {

@@ -4,7 +4,7 @@
 //! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
 
 use super::connect::quoted;
-use super::{Postgres, ROWS, ROWS_TABLE, TABLES, TIME, cause, lease, make_tables, refuse};
+use super::{Postgres, ROWS, ROWS_TABLE, TABLES, TIME, cause, make_tables, refuse};
 use crate::batcher::start_thread;
 use crate::sql::{Failure, Setup, Step};
 use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
@@ -43,6 +43,12 @@ fn parse(url: &str) -> Result<Postgres, Error> {
                 format!("{} has its rows in a table of others, which no replica follows", postgres.shown);
             return Err(Error::new(Kind::Config, message));
         }
+        if postgres.has_several_hosts() {
+            // A slot for logical replication does not fail over.
+            let message =
+                format!("{} names several hosts; a replica follows one, and is one", postgres.shown);
+            return Err(Error::new(Kind::Config, message));
+        }
         return Ok(postgres);
     }
     let shown = crate::redacted(url);
@@ -61,7 +67,7 @@ const SETUP: Step = Step::Setup("set up the replica");
 pub async fn init(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<String>, Error> {
     let (replica, primaries) = (parse(replica)?, open_each(primaries)?);
     let lines = async {
-        let (client, _) = replica.setup("connect", replica.dial("replica init")).await?;
+        let (client, _) = replica.setup("connect", replica.dial(&replica.hosts[0], "replica init")).await?;
         prepare(&replica, &client).await?;
         for (index, primary) in primaries.iter().enumerate() {
             let source = publish(primary, Part { index, of: primaries.len() }).await;
@@ -83,7 +89,7 @@ pub async fn init(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<St
 /// How `replica` follows the stores `primaries`, a line for each.
 pub async fn status(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<String>, Error> {
     let (replica, primaries) = (parse(replica)?, open_each(primaries)?);
-    let (client, _) = replica.setup("connect", replica.dial("replica status")).await?;
+    let (client, _) = replica.setup("connect", replica.dial(&replica.hosts[0], "replica status")).await?;
     let mut lines = Vec::new();
     for (index, primary) in primaries.iter().enumerate() {
         let state = state(&client, index).await.map_err(|failure| failure.of(&replica.shown, SETUP))?;
@@ -92,7 +98,7 @@ pub async fn status(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<
             let held = if state.is_enabled { "" } else { ", held back (its subscription is disabled)" };
             format!("{copied}{held}")
         });
-        let lag = match primary.setup("connect", primary.dial("replica status")).await {
+        let lag = match primary.setup("connect", primary.dial(&primary.hosts[0], "replica status")).await {
             Ok((client, _)) => lag_bytes(&client, &name_of(index)).await.ok().flatten(),
             Err(_) => None,
         };
@@ -118,7 +124,7 @@ struct Source {
 /// Checks a store and publishes its rows.
 async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
     let shown = &primary.shown;
-    let (client, _) = primary.setup("connect", primary.dial("replica init")).await?;
+    let (client, _) = primary.setup("connect", primary.dial(&primary.hosts[0], "replica init")).await?;
     make_tables(&client, &TABLES).await?;
     primary.admits(&client, part, ROWS).await?;
     let what = "SELECT current_setting('wal_level'),
@@ -251,7 +257,7 @@ async fn failures(client: &Client, index: usize) -> i64 {
 /// A connection string as libpq reads it, for the replica to reach a store with. User and database are those of our own
 /// session: their defaults would be others there.
 fn connection(primary: &Postgres, user: &str, database: &str) -> Result<String, Error> {
-    let config = &primary.config;
+    let super::Host { config, password } = &primary.hosts[0];
     let joined = |items: Vec<String>| items.join(",");
     let hosts = config.get_hosts().iter().map(|host| match host {
         Host::Tcp(name) => name.clone(),
@@ -265,7 +271,7 @@ fn connection(primary: &Postgres, user: &str, database: &str) -> Result<String, 
         ("dbname", database.to_owned()),
         ("options", config.get_options().unwrap_or_default().to_owned()),
     ];
-    fields.extend(primary.password.read()?.map(|password| ("password", password)));
+    fields.extend(password.read()?.map(|password| ("password", password)));
     // Files are those of the replica's machine.
     fields.extend(primary.tls.given.clone());
     match config.get_channel_binding() {
@@ -292,7 +298,7 @@ struct Replica {
 impl Replica {
     async fn watch(&self) -> Setup<Lease> {
         let postgres = &self.postgres;
-        let (client, ended) = postgres.dial("replica").await?;
+        let (client, ended) = postgres.dial(&postgres.hosts[0], "replica").await?;
         // Rows without a subscription are not a copy of the stores. A standby replicates by other means, which is as good.
         let follows = "SELECT to_regclass('weir_kv') IS NOT NULL AND (pg_is_in_recovery()
             OR EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass('weir_kv')))";
@@ -304,14 +310,15 @@ impl Replica {
         }
         let time = client.query_one(TIME, &[]).await?;
         let (now, may_expire) = (Timestamp(time.try_get::<_, i64>(0)? as u64), time.try_get(1)?);
-        Ok(lease(self.leases.fetch_add(1, Relaxed) + 1, now, may_expire, client, ended))
+        let epoch = self.leases.fetch_add(1, Relaxed) + 1;
+        Ok(Lease { epoch, now, may_expire, lost: Box::pin(postgres.watch(client, ended)) })
     }
 
     async fn session(&self, epoch: u64) -> Setup<Box<dyn Session>> {
         if epoch != self.leases.load(Relaxed) {
             return Err(Error::new(Kind::Unavailable, "the replica was lost meanwhile").into());
         }
-        let (client, ended) = self.postgres.dial("replica session").await?;
+        let (client, ended) = self.postgres.dial(&self.postgres.hosts[0], "replica session").await?;
         client.batch_execute("SET default_transaction_read_only = on").await?;
         self.postgres.prepared(client, ended).await
     }
@@ -372,10 +379,11 @@ impl Lag {
 /// Tells the lag again and again until the store is lost; why that was.
 async fn ask(primary: &Postgres, index: usize, tell: impl Fn(Option<u64>)) -> String {
     let name = name_of(index);
-    let (client, mut ended) = match primary.setup("connect", primary.dial("replica lag")).await {
-        Ok(connected) => connected,
-        Err(error) => return error.to_string(),
-    };
+    let (client, mut ended) =
+        match primary.setup("connect", primary.dial(&primary.hosts[0], "replica lag")).await {
+            Ok(connected) => connected,
+            Err(error) => return error.to_string(),
+        };
     loop {
         match tokio::time::timeout(LAG_TIMEOUT, lag_bytes(&client, &name)).await {
             Ok(Ok(lag)) => tell(lag),

@@ -14,13 +14,13 @@ const KILLS: u64 = 2;
 const MIXED: &str = "get=30,put=20,delete=10,put_if_absent=10,compare_and_put=20,compare_and_delete=10";
 
 /// Passes connections on to where the server is now, so that clients find one that was started anew.
-struct Forwarder {
-    address: SocketAddr,
-    server: Arc<Mutex<SocketAddr>>,
+pub(super) struct Forwarder {
+    pub(super) address: SocketAddr,
+    pub(super) server: Arc<Mutex<SocketAddr>>,
 }
 
 impl Forwarder {
-    fn start(server: SocketAddr) -> Forwarder {
+    pub(super) fn start(server: SocketAddr) -> Forwarder {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let forwarder =
             Forwarder { address: listener.local_addr().unwrap(), server: Arc::new(Mutex::new(server)) };

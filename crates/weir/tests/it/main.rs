@@ -53,6 +53,7 @@ mod service;
 mod shards;
 mod store_tls;
 mod stores;
+mod failover;
 mod faults;
 mod tidy;
 mod tls;

@@ -4,8 +4,11 @@
 //! What differs between products is a [`Product`]. Durability stays on: each commit is flushed, as is the servers' own default, unless
 //! the settings say otherwise.
 
+mod cluster;
 mod mariadb;
 mod postgres;
+
+pub use cluster::Cluster;
 
 use super::disk;
 use super::files::{cannot_write, program};
@@ -201,24 +204,13 @@ impl DatabaseServer {
 
     /// One of its programs, as its user, in its directory, blind to our own variables.
     fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        blind(&mut command);
-        // The folder we are in may be closed to that user, and so may our home, where a PostgreSQL that follows another one looks
-        // for certificates.
-        command.current_dir(self.dir.path()).env("HOME", self.dir.path());
-        if let Some(account) = &self.account {
-            command.uid(account.uid).gid(account.gid);
-        }
-        command
+        command(program, self.dir.path(), self.account.as_ref())
     }
 
     /// Writes a file in its directory that its user can read.
     fn write(&self, name: &str, text: &str) -> Result<PathBuf, Error> {
         let path = self.dir.path().join(name);
-        let own = |account: &Account| chown(&path, Some(account.uid), Some(account.gid));
-        let written = fs::write(&path, text).and_then(|()| self.account.as_ref().map_or(Ok(()), own));
-        written.map_err(|error| cannot_write(&path, error))?;
-        Ok(path)
+        write(&path, text, self.account.as_ref()).map(|()| path)
     }
 
     /// Starts it on its data and port and waits until it is the one that answers there.
@@ -266,6 +258,26 @@ impl Drop for DatabaseServer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// A program that runs as `account` in `dir`, blind to our own variables.
+fn command(program: &Path, dir: &Path, account: Option<&Account>) -> Command {
+    let mut command = Command::new(program);
+    blind(&mut command);
+    // The folder we are in may be closed to that user, and so may our home, where a PostgreSQL that follows another one looks
+    // for certificates.
+    command.current_dir(dir).env("HOME", dir);
+    if let Some(account) = account {
+        command.uid(account.uid).gid(account.gid);
+    }
+    command
+}
+
+/// Writes a file that `account` can read.
+fn write(path: &Path, text: &str, account: Option<&Account>) -> Result<(), Error> {
+    let own = |account: &Account| chown(path, Some(account.uid), Some(account.gid));
+    let written = fs::write(path, text).and_then(|()| account.map_or(Ok(()), own));
+    written.map_err(|error| cannot_write(path, error))
 }
 
 /// Whom the server runs as. `None`: as we are.

@@ -62,9 +62,13 @@ fn serve(server: &DatabaseServer) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// The folder that holds `initdb` and `postgres`: the PATH's, else the highest version installed.
 fn programs() -> Result<PathBuf, Error> {
-    let complete = |dir: &PathBuf| ["initdb", "postgres"].iter().all(|name| dir.join(name).is_file());
+    programs_with(&["initdb", "postgres"])
+}
+
+/// The folder that holds these and `initdb`: the PATH's, else the highest version installed.
+pub(super) fn programs_with(names: &[&str]) -> Result<PathBuf, Error> {
+    let complete = |dir: &PathBuf| names.iter().all(|name| dir.join(name).is_file());
     let in_path = program(&["initdb"]).and_then(|initdb| Some(initdb.parent()?.to_owned()));
     if let Some(dir) = in_path.filter(complete) {
         return Ok(dir);

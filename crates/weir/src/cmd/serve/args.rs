@@ -81,7 +81,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
-    /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE (with TLS, and with passwords from files: docs/reference.md), or memory: (not durable).
+    /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE (several as HOST:PORT,HOST:PORT), mysql://USER@HOST:PORT/DATABASE (with TLS, and with passwords from files: docs/reference.md), or memory: (not durable).
     /// Given more than once, the keys are divided among the stores; always give them in the same order
     #[arg(
         long,
@@ -95,6 +95,10 @@ pub(crate) struct Args {
     /// Other programs write the table that --store names with table=: nothing is cached, and each answer is what the database has
     #[arg(long, env = "WEIR_FOREIGN_WRITERS", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) foreign_writers: bool,
+
+    /// Accept a --store with several hosts although a failover loses acknowledged writes, as its server requires no synchronous standby
+    #[arg(long, env = "WEIR_ALLOW_ASYNCHRONOUS_FAILOVER", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    pub(super) allow_asynchronous_failover: bool,
 
     /// A replica to read from while a store is unavailable; such answers may be stale and are marked detail=replica in Cache-Status
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]

@@ -136,6 +136,9 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
         if args.foreign_writers {
             store.allow_foreign_writers()?;
         }
+        if args.allow_asynchronous_failover {
+            store.allow_asynchronous_failover()?;
+        }
         if args.event_log.is_some() && store.event_support() != EventSupport::Kept {
             let what = format!("--event-log does not go with the store {}", store::redacted(url));
             let why = "its rows are in a table that already exists; leave the flag out";

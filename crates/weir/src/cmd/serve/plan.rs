@@ -153,6 +153,7 @@ impl Plan {
                 .filter_map(|url| url.split(':').next())
                 .map(str::to_owned)
                 .collect(),
+            asynchronous_failover: args.allow_asynchronous_failover,
             hosts: args.host.clone(),
             faults: self.faults.clone(),
             cache_entries: args.cache_entries,

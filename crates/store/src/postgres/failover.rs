@@ -1,0 +1,189 @@
+//! A cluster that fails over: which of several hosts is the store, and whether an acknowledged write is on more than one of them.
+
+use super::{Host, Postgres, cause};
+use crate::sql::{Failure, Meaning, Setup};
+use crate::{Error, Kind};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+
+/// How long a host may take to say what it is. One that is stopped accepts connections, and says nothing.
+const HOST_MAX: Duration = Duration::from_secs(2);
+/// How often the owner has a standby confirm that its server is still the one that is followed.
+const CONFIRM_EVERY: Duration = Duration::from_millis(500);
+/// How long it waits for that before it takes the store for lost.
+const CONFIRM_MAX: Duration = Duration::from_secs(10);
+
+/// Tells a run of a server from every other one, of this server or of others. The time line of a server that is written
+/// changes only with it: a server is promoted once in a run.
+pub(super) const SERVER: &str = "concat_ws(' ', (SELECT system_identifier FROM pg_control_system()),
+    extract(epoch FROM pg_postmaster_start_time()))";
+
+/// What a host is: its cluster, whether it takes writes, and its time line, which each promotion raises.
+const STATE: &str = "SELECT (SELECT system_identifier FROM pg_control_system()),
+    NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off',
+    CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END";
+
+const STANDBYS: &str = "SELECT current_setting('synchronous_standby_names')";
+/// The same, by a commit. It waits for the standby, which confirms none of a server that it no longer follows.
+const CONFIRM: &str = "SELECT current_setting('synchronous_standby_names'),
+    pg_logical_emit_message(true, 'weir', '')::text";
+
+/// A host that answered.
+struct Found {
+    host: usize,
+    connection: (Client, JoinHandle<String>),
+    cluster: i64,
+    is_writable: bool,
+    timeline: String,
+}
+
+impl Postgres {
+    pub(super) fn has_several_hosts(&self) -> bool {
+        self.hosts.len() > 1
+    }
+
+    /// Whether a commit has to wait for a standby.
+    fn needs_standby(&self) -> bool {
+        self.has_several_hosts() && !self.allows_asynchronous_failover
+    }
+
+    /// Connects to the host that takes writes, and says which it is. A server that was replaced and does not know it takes
+    /// them, too: of several it is the one that was promoted last.
+    pub(super) async fn dial_writable(&self, purpose: &str) -> Setup<(usize, Client, JoinHandle<String>)> {
+        if let [only] = &self.hosts[..] {
+            let (client, ended) = self.dial(only, purpose).await?;
+            return Ok((0, client, ended));
+        }
+        let looks = self.hosts.iter().enumerate().map(|(host, at)| async move {
+            let look = tokio::time::timeout(HOST_MAX, self.look(host, purpose));
+            let silent = |_| Err(Failure::Database(Meaning::Ended, format!("no answer in {HOST_MAX:?}")));
+            look.await.unwrap_or_else(silent).map_err(|failure| (at.name(), failure))
+        });
+        let (mut found, mut failed) = (Vec::new(), Vec::new());
+        for look in all(looks).await {
+            match look {
+                Ok(host) => found.push(host),
+                Err(failure) => failed.push(failure),
+            }
+        }
+        if let Some(other) = found.iter().find(|other| other.cluster != found[0].cluster) {
+            let [one, other] = [&found[0], other].map(|of| self.hosts[of.host].name());
+            let message = format!(
+                "{one} and {other} of {} are different databases; name the hosts of one cluster",
+                self.shown
+            );
+            return Err(Error::new(Kind::Config, message).into());
+        }
+        let last =
+            found.into_iter().filter(|host| host.is_writable).max_by(|a, b| a.timeline.cmp(&b.timeline));
+        if let Some(Found { host, connection: (client, ended), .. }) = last {
+            return Ok((host, client, ended));
+        }
+        // Where no host lets us in, the fault is ours.
+        if failed.len() == self.hosts.len()
+            && let Some(at) = failed.iter().position(|(_, failure)| failure.is_config())
+        {
+            return Err(failed.swap_remove(at).1);
+        }
+        let mut why: Vec<String> =
+            failed.into_iter().map(|(name, failure)| format!("{name}: {failure}")).collect();
+        if why.len() < self.hosts.len() {
+            why.push("all others are standbys".to_owned());
+        }
+        let message = format!("no host of {} takes writes ({})", self.shown, why.join("; "));
+        Err(Error::new(Kind::Unavailable, message).into())
+    }
+
+    async fn look(&self, host: usize, purpose: &str) -> Setup<Found> {
+        let connection = self.dial(&self.hosts[host], purpose).await?;
+        let state = connection.0.query_one(STATE, &[]).await?;
+        let (cluster, is_writable, timeline) = (state.try_get(0)?, state.try_get(1)?, state.try_get(2)?);
+        Ok(Found { host, connection, cluster, is_writable, timeline })
+    }
+
+    /// Says that a failover loses no acknowledged write, as far as the server's settings tell.
+    pub(super) async fn check_standby(&self, client: &Client) -> Setup<()> {
+        if !self.has_several_hosts() {
+            return Ok(());
+        }
+        let standbys: String = client.query_one(STANDBYS, &[]).await?.try_get(0)?;
+        match standbys.is_empty() {
+            true if self.allows_asynchronous_failover => log::warn!(
+                "the store {} has no synchronous standby: a failover loses acknowledged writes (--allow-asynchronous-failover)",
+                self.shown
+            ),
+            true => return Err(Error::new(Kind::Config, self.no_standby()).into()),
+            false => {}
+        }
+        Ok(())
+    }
+
+    fn no_standby(&self) -> String {
+        format!(
+            "the store {} has no synchronous standby (synchronous_standby_names is empty), so a failover loses acknowledged \
+             writes; switch synchronous replication on (Patroni: synchronous_mode and synchronous_mode_strict), or add \
+             --allow-asynchronous-failover",
+            self.shown
+        )
+    }
+
+    /// What the owner does as long as it owns the store. Ends with the reason when that is over.
+    pub(super) fn watch(
+        &self,
+        client: Client,
+        mut ended: JoinHandle<String>,
+    ) -> impl Future<Output = String> + Send + use<> {
+        let no_standby = self.needs_standby().then(|| self.no_standby());
+        async move {
+            let dropped = |_| "the connection was dropped".to_owned();
+            let Some(no_standby) = no_standby else {
+                let _held = client;
+                return ended.await.unwrap_or_else(dropped);
+            };
+            loop {
+                tokio::select! {
+                    why = &mut ended => return why.unwrap_or_else(dropped),
+                    () = tokio::time::sleep(CONFIRM_EVERY) => {}
+                }
+                match tokio::time::timeout(CONFIRM_MAX, client.query_one(CONFIRM, &[])).await {
+                    Ok(Ok(row)) if row.get::<_, &str>(0).is_empty() => return no_standby,
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => return cause(&error),
+                    Err(_) => return format!("no standby confirmed a commit within {CONFIRM_MAX:?}"),
+                }
+            }
+        }
+    }
+}
+
+/// Waits for all of them, at once.
+async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut futures: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (future, output) in futures.iter_mut().zip(&mut outputs).filter(|(_, output)| output.is_none()) {
+            if let Poll::Ready(done) = future.as_mut().poll(context) {
+                *output = Some(done);
+            }
+        }
+        if outputs.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
+}
+
+impl Host {
+    /// As in the URL, for messages.
+    fn name(&self) -> String {
+        let name = match self.config.get_hosts() {
+            [tokio_postgres::config::Host::Tcp(name), ..] => name.clone(),
+            [tokio_postgres::config::Host::Unix(path), ..] => path.display().to_string(),
+            [] => String::new(),
+        };
+        format!("{name}:{}", self.config.get_ports().first().copied().unwrap_or(5432))
+    }
+}
