@@ -267,7 +267,7 @@ fn is_logged_always(status: u16) -> bool {
 fn cache_word(served: Served) -> &'static str {
     match served {
         Served::Hit => "hit",
-        Served::Miss { .. } => "miss",
+        Served::Miss { .. } | Served::Weak(_) => "miss",
         Served::Collapsed => "collapsed",
         Served::Replica => "replica",
     }

@@ -293,7 +293,7 @@ impl<S: Stream> Connection<S> {
                         queued = waited;
                         Ok(Answer::Row { row, condition, served })
                     }
-                    Ok(Read { served: served @ Served::Replica, .. }) => {
+                    Ok(Read { served: served @ (Served::Replica | Served::Weak(_)), .. }) => {
                         Err(Failure::absent().with("Cache-Status", cache_status(served)))
                     }
                     Ok(_) => Err(Failure::absent()),

@@ -125,6 +125,7 @@ impl Failure {
         let (code, detail) = match error.kind() {
             // A read may be asked again whatever became of it.
             Kind::Unknown => return Failure::new(504, "store_timeout", "the store did not answer in time"),
+            Kind::Unsupported => return Failure::new(501, "not_implemented", error.to_string()),
             Kind::Unfit => return Failure::new(400, "unfit", error.to_string()),
             Kind::Overloaded => (
                 "overloaded",
@@ -179,6 +180,7 @@ mod tests {
             (Kind::Rejected, 503, Outcome::NotApplied),
             (Kind::Refused, 503, Outcome::NotApplied),
             (Kind::Taken, 503, Outcome::NotApplied),
+            (Kind::Unsupported, 501, Outcome::NotApplied),
             (Kind::Unfit, 400, Outcome::NotApplied),
             (Kind::Unknown, 504, Outcome::Unknown),
         ] {

@@ -39,8 +39,8 @@ struct Watches {
 impl Watches {
     fn new(tiers: &Tiers, WatchQuery { prefix, since }: WatchQuery) -> Result<Watches, Failure> {
         if tiers.shards.iter().any(|tier| tier.store().event_support() == EventSupport::None) {
-            let what = "this server does not see all writes of its store, so it cannot tell of them; without \
-                        --foreign-writers and with batches it does";
+            let what = "this server does not see all writes of its store, so it cannot tell of them; it does where it \
+                        writes the store alone, with batches";
             return Err(Failure::new(501, "not_implemented", what));
         }
         let since = match since {

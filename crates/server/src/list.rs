@@ -97,7 +97,7 @@ impl ListQuery {
     ) -> Result<Result<(), Failure>, End> {
         let Entries { rows, prefixes, next, .. } = match self.entries(tiers, reservation).await {
             Ok(entries) => entries,
-            Err(error) => return Ok(Err(of_list(error))),
+            Err(error) => return Ok(Err(Failure::of_read(&error))),
         };
         let next = next.map(|from| json::cursor(&from));
         out.link = next.as_ref().map(|cursor| self.link(cursor));
@@ -220,14 +220,6 @@ impl Entries {
             }
         }
         is_key
-    }
-}
-
-/// A list that could not be made.
-pub(super) fn of_list(error: Error) -> Failure {
-    match error.kind() {
-        Kind::Rejected => Failure::new(501, "not_implemented", error.to_string()),
-        _ => Failure::of_read(&error),
     }
 }
 

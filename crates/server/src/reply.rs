@@ -330,14 +330,16 @@ pub(super) fn write_failure(
     }
 }
 
-pub(super) fn cache_status(served: Served) -> &'static str {
-    match served {
+pub(super) fn cache_status(served: Served) -> Cow<'static, str> {
+    let said = match served {
+        Served::Weak(consistency) => return format!("weir; fwd=miss; detail=read-{consistency}").into(),
         Served::Hit => "weir; hit",
         Served::Miss { stored: true } => "weir; fwd=miss; stored",
         Served::Miss { stored: false } => "weir; fwd=miss",
         Served::Collapsed => "weir; fwd=miss; collapsed",
         Served::Replica => "weir; fwd=bypass; detail=replica",
-    }
+    };
+    said.into()
 }
 
 fn with_etag(writer: Writer<'_>, version: Version) -> Writer<'_> {

@@ -20,6 +20,8 @@ pub enum Kind {
     Retry,
     /// The store refuses something in this batch. Nothing has happened.
     Rejected,
+    /// The store cannot do such a thing, whatever it holds. Nothing has happened.
+    Unsupported,
     /// There is never a row with such a key or value in the store. Nothing has happened.
     Unfit,
     /// The store refuses every write for now, whatever is in it: its disk is full, its locks are held. Nothing has
@@ -36,7 +38,8 @@ pub enum Kind {
 impl Kind {
     /// Whether the session that failed so is of no more use.
     pub fn ends_session(self) -> bool {
-        !matches!(self, Kind::Retry | Kind::Rejected | Kind::Unfit | Kind::Refused | Kind::Overloaded)
+        use Kind::{Overloaded, Refused, Rejected, Retry, Unfit, Unsupported};
+        !matches!(self, Retry | Rejected | Unsupported | Unfit | Refused | Overloaded)
     }
 }
 

@@ -6,6 +6,7 @@
 #[cfg(any(test, feature = "test-support"))]
 #[path = "../tests/contract/mod.rs"]
 pub mod contract;
+mod cluster_url;
 mod error;
 mod embedded;
 mod events;
@@ -26,6 +27,7 @@ pub use batcher::{
     Intent, LastError, Meters, Next, Observer, Page, Receiver, Reply, Sender, Status, Watch, Watched,
     WorkerMeters, WriteRequest, Written, channel,
 };
+pub use cluster_url::{ClusterUrl, TLS_PARAMETERS};
 #[cfg(feature = "test-support")]
 pub use embedded::fuzz;
 pub use embedded::{Checked, Damage, Lost, Repaired, backup, check, repair};
@@ -34,6 +36,7 @@ pub use events::{EventBlock, EventKind, Idempotency, Position};
 pub use flush::Flush;
 pub use part::{Part, Role, SHARDS_MAX, shard_of};
 pub use postgres::replica;
+pub use sql::one_line;
 pub use tls::{certificate_end, https, https_failure};
 
 use embedded::Embedded;
@@ -84,9 +87,9 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Which events of its rows there are.
-    fn event_support(&self) -> EventSupport {
-        EventSupport::Kept
+    /// What it can do. Generic code asks this, and never which store it is.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::OWNED
     }
 }
 
@@ -99,6 +102,47 @@ fn only_user_tables(shown: &str) -> Error {
 fn only_several_hosts(shown: &str) -> Error {
     let what = format!("--allow-asynchronous-failover has no effect on the store {shown}");
     Error::new(Kind::Config, format!("{what}: it is for postgres:// with several hosts; leave it out"))
+}
+
+/// What a store can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Who writes its rows.
+    pub writers: Writers,
+    /// Which events of its rows there are.
+    pub events: EventSupport,
+    /// Why it cannot list rows in the order of their keys, if that is so.
+    pub no_lists: Option<&'static str>,
+    /// Why it cannot write several keys in one commit, if that is so.
+    pub no_atomic_batches: Option<&'static str>,
+    /// Why it cannot remove all rows at once, if that is so.
+    pub no_clear: Option<&'static str>,
+    /// The consistency of its reads, if they are not linearizable.
+    pub weak_reads: Option<&'static str>,
+}
+
+impl Capabilities {
+    /// What most stores can do: everything.
+    pub const OWNED: Capabilities = Capabilities {
+        writers: Writers::Owner,
+        events: EventSupport::Kept,
+        no_lists: None,
+        no_atomic_batches: None,
+        no_clear: None,
+        weak_reads: None,
+    };
+}
+
+/// Who writes the rows of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// The server that owns it, and nobody else: what that server knows of a row is so.
+    Owner,
+    /// The server that owns it, and other programs.
+    OwnerAndPrograms,
+    /// Any number of servers, none of which owns it. Every write stands alone, with an outcome of its own, and a version made of
+    /// the time: the store refuses one that is not greater than the row's, also of a row that was removed.
+    Servers,
 }
 
 /// Which events of a store's rows there are.
@@ -142,6 +186,7 @@ pub trait Session: Send {
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>>;
 
     /// What is read from here to the next write decides it: if that has changed meanwhile, the write fails with [`Kind::Retry`].
+    /// Of a store that nobody owns, such a read answers a row that was removed as one that has expired: its version counts.
     fn begin_decision(&mut self) {
         // Nobody else writes the rows.
     }
@@ -214,7 +259,8 @@ pub enum Found {
     Absent,
     /// A row, which it replaced or removed; also one that has expired.
     Present,
-    /// A row with a greater version, which stays: the write was not applied. Somebody else writes the store.
+    /// A row with a greater version, which stays: the write was not applied. Somebody else writes the store. Where anybody may
+    /// ([`Writers::Servers`]), the row's version may also be the same.
     Newer,
 }
 
@@ -231,10 +277,11 @@ pub struct Scheme {
     pub prefix: &'static str,
     /// A URL of this kind.
     pub example: &'static str,
-    open: fn(&str) -> Result<Box<dyn Store>, Error>,
+    /// Makes sense of such a URL.
+    pub open: fn(&str) -> Result<Box<dyn Store>, Error>,
 }
 
-/// Every kind of store there is.
+/// Every kind of store in this crate.
 pub const SCHEMES: &[Scheme] = &[
     Scheme { prefix: "file:", example: "file:./weir-data", open: |url| Ok(Box::new(Embedded::open(url)?)) },
     Scheme {
@@ -260,12 +307,17 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme { prefix: "memory:", example: "memory:", open: |url| Ok(Box::new(Memory::open(url)?)) },
 ];
 
-/// Makes sense of a store's URL. Touches neither disk nor network: that is [`Store::lease`]'s.
+/// Makes sense of a store's URL. Touches neither disk nor network: that is [`Store::acquire`]'s.
 pub fn open(url: &str) -> Result<Box<dyn Store>, Error> {
-    match SCHEMES.iter().find(|scheme| url.starts_with(scheme.prefix)) {
+    open_with(url, &[])
+}
+
+/// The same where there are `others`, of other crates.
+pub fn open_with(url: &str, others: &[Scheme]) -> Result<Box<dyn Store>, Error> {
+    match SCHEMES.iter().chain(others).find(|scheme| url.starts_with(scheme.prefix)) {
         Some(scheme) => (scheme.open)(url),
         None => {
-            let known: Vec<&str> = SCHEMES.iter().map(|scheme| scheme.example).collect();
+            let known: Vec<&str> = SCHEMES.iter().chain(others).map(|scheme| scheme.example).collect();
             Err(Error::new(
                 Kind::Config,
                 format!("{} is no store; known are {}", redacted(url), known.join(", ")),
@@ -288,7 +340,7 @@ pub fn redacted(url: &str) -> String {
         None => url,
     };
     // Without a slash behind it, it is a user's name.
-    let schemes = ["postgres:/", "postgresql:/", "mysql:/", "mariadb:/"];
+    let schemes = ["postgres:/", "postgresql:/", "mysql:/", "mariadb:/", "cassandra:/"];
     let scheme = schemes.into_iter().find(|scheme| url.starts_with(scheme)).unwrap_or_default();
     let rest = url[scheme.len()..].trim_start_matches('/');
     let scheme = &url[..url.len() - rest.len()];

@@ -142,6 +142,6 @@ pub(super) fn foreign_table(cause: &str) -> Failure {
 }
 
 /// A reason on one line.
-pub(super) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -9,7 +9,7 @@
 
 use crate::sql::{Failure, Meaning, Setup};
 use crate::store_url::StoreUrl;
-use crate::{Error, Kind};
+use crate::{Capabilities, Error, EventSupport, Kind, Writers};
 use kv::{Key, Row};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -18,6 +18,16 @@ use std::collections::HashMap;
 pub(super) const PARAMETERS: [&str; 3] = ["table", "key", "value"];
 
 pub(super) const VERSIONS: &str = "weir_versions";
+
+/// What a store can do with its own tables, or with one of others (`is_user_table`).
+pub(super) fn capabilities(is_user_table: bool, others_write: bool) -> Capabilities {
+    let (writers, events) = match (is_user_table, others_write) {
+        (false, _) => (Writers::Owner, EventSupport::Kept),
+        (true, false) => (Writers::Owner, EventSupport::Live),
+        (true, true) => (Writers::OwnerAndPrograms, EventSupport::None),
+    };
+    Capabilities { writers, events, ..Capabilities::OWNED }
+}
 
 /// What the URL says of it.
 #[derive(Debug)]
@@ -118,7 +128,7 @@ pub(super) fn no_order(Column { name, type_name, .. }: &Column, bytes: &str) -> 
     let why = format!(
         "keys are listed in the order of their bytes, which the column {name} does not have: it is {type_name}, not {bytes}"
     );
-    Error::new(Kind::Rejected, why)
+    Error::new(Kind::Unsupported, why)
 }
 
 /// What the next write is decided by.

@@ -9,7 +9,7 @@ use kv::Key;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use store::{Batching, Error, Receiver, Sender, channel};
+use store::{Batching, Error, Receiver, Sender, Writers, channel};
 
 /// What is on its way to a request, and the memory that is reserved for it meanwhile.
 pub(super) type Counted<T> = (T, RowReservation);
@@ -49,6 +49,8 @@ pub(super) struct Flights {
     generation: u64,
     /// Without batches the writes of a key end in any order: it is not known which of two that overlap the store holds in the end.
     batching: Batching,
+    /// If others write, too, nothing may enter the cache, and no read may join an earlier one: a write of theirs may be between.
+    writers: Writers,
 }
 
 /// What is in flight for one key.
@@ -72,12 +74,15 @@ impl KeyState {
 
 impl Flights {
     /// Nothing in flight, closed.
-    pub(super) fn new(batching: Batching) -> Flights {
-        Flights { keys: HashMap::new(), is_open: false, suspensions: 0, generation: 0, batching }
+    pub(super) fn new(batching: Batching, writers: Writers) -> Flights {
+        Flights { keys: HashMap::new(), is_open: false, suspensions: 0, generation: 0, batching, writers }
     }
 
     /// Waits for the flight of `key`, if there is one to join.
     pub(super) fn join(&self, key: &Key) -> Option<Receiver<CountedRead>> {
+        if self.writers != Writers::Owner {
+            return None;
+        }
         Some(self.keys.get(key)?.flight.as_ref()?.wait())
     }
 
@@ -123,7 +128,8 @@ impl Flights {
         state.flight = None;
         // A store worker answers before it closes its session, and a new lease waits for all sessions to close. So the lease
         // that settles this outcome is still to come, even if the write was queued before the last one.
-        state.unknown_outcome |= unknown_outcome;
+        // Where nobody owns the store there is no lease to wait for, and every read shows what is so.
+        state.unknown_outcome |= unknown_outcome && self.writers != Writers::Servers;
         let calm = !state.unknown_outcome && (self.batching == Batching::On || !state.overlapped);
         state.overlapped &= state.writes > 0;
         if state.is_over() {
@@ -134,7 +140,8 @@ impl Flights {
 
     /// Whether what began in `generation` may enter the cache now.
     fn may_fill(&self, generation: u64) -> bool {
-        self.is_open && self.suspensions == 0 && generation == self.generation
+        let is_alone = self.writers == Writers::Owner;
+        is_alone && self.is_open && self.suspensions == 0 && generation == self.generation
     }
 
     /// Whether nothing is in flight.

@@ -24,8 +24,8 @@ use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::{
-    AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Config, Idempotency, Intent, Listing, Observer,
-    Page, Receiver, Reply, Store, WriteRequest, Written, channel,
+    AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Capabilities, Config, Idempotency, Intent,
+    Listing, Observer, Page, Receiver, Reply, Store, WriteRequest, Written, channel,
 };
 
 /// The cache and the store behind it.
@@ -43,6 +43,8 @@ struct Tier {
     /// Where rows are counted on their way from the store to the requests.
     budget: OnceLock<Arc<Budget>>,
     meters: TierMeters,
+    /// The consistency of the store's reads, if they are not linearizable.
+    weak_reads: Option<&'static str>,
 }
 
 /// What the tier counts.
@@ -71,6 +73,8 @@ pub enum Served {
     },
     /// From the store, by another's read that was under way.
     Collapsed,
+    /// From the store, whose reads have this consistency: the row may be older than what was acknowledged.
+    Weak(&'static str),
     /// From the replica, because the store is unavailable: it may be older than what was acknowledged.
     Replica,
 }
@@ -131,8 +135,11 @@ impl Tiered {
         config: Config,
         deadline: Duration,
     ) -> Result<Tiered, Error> {
-        let flights = (0..cache.shard_count()).map(|_| Mutex::new(Flights::new(config.batching))).collect();
-        let tier = Arc::new(Tier { cache, flights, budget: OnceLock::new(), meters: TierMeters::default() });
+        let Capabilities { writers, weak_reads, .. } = store.capabilities();
+        let flights = || Mutex::new(Flights::new(config.batching, writers));
+        let flights = (0..cache.shard_count()).map(|_| flights()).collect();
+        let (budget, meters) = (OnceLock::new(), TierMeters::default());
+        let tier = Arc::new(Tier { cache, flights, budget, meters, weak_reads });
         let batcher = Batcher::start(store, config, Arc::clone(&tier) as Arc<dyn Observer>)?;
         Ok(Tiered { tier, batcher, deadline })
     }
@@ -370,7 +377,8 @@ impl Tier {
                 _ => false,
             }
         };
-        let read = result.map(|row| Read { row, served: Served::Miss { stored }, queued });
+        let served = self.weak_reads.map_or(Served::Miss { stored }, Served::Weak);
+        let read = result.map(|row| Read { row, served, queued });
         flight.answer(&self.count(read, |read| read.row.as_ref().map_or(0, |row| row.value().len())));
     }
 

@@ -25,6 +25,7 @@ pub(super) async fn remove_expired(
         let looks = is_up
             && shared.may_expire.load(Relaxed)
             && shared.config.batching == Batching::On
+            && shared.store.capabilities().no_lists.is_none()
             && long.count() > 0;
         if let Status::Up(_) = *shared.status.borrow()
             && let Some(until) = shared.events.trim(shared.clock.now())

@@ -21,7 +21,8 @@ pub use long::{AtomicAnswer, AtomicOperation, AtomicOutcome};
 pub use replies::{Receiver, Sender, channel};
 
 use super::{
-    Error, EventSupport, Flush, Idempotency, Kind, Listed, Listing, Part, Position, Role, Store, Workers,
+    Capabilities, Error, EventSupport, Flush, Idempotency, Kind, Listed, Listing, Part, Position, Role,
+    Store, Workers, Writers,
 };
 use events::Events;
 use kv::counters::{Counter, Histogram};
@@ -388,6 +389,9 @@ impl Batcher {
         if self.long.count() == 0 {
             return reply.give(Err(Error::new(Kind::Rejected, "a replica is not listed")));
         }
+        if let Some(why) = self.capabilities().no_lists {
+            return reply.give(Err(Error::new(Kind::Unsupported, why)));
+        }
         self.push(&self.long, 0, LongRequest::List { listing, with_values, reply });
     }
 
@@ -395,6 +399,9 @@ impl Batcher {
     pub fn write_atomically(&self, operations: Vec<AtomicOperation>, mut reply: Reply<AtomicOutcome>) {
         if self.long.count() == 0 {
             return reply.give(Err(Error::new(Kind::Rejected, "a replica is only read")));
+        }
+        if let Some(why) = self.capabilities().no_atomic_batches {
+            return reply.give(Err(Error::new(Kind::Unsupported, why)));
         }
         let refused = operations.iter().find_map(|AtomicOperation { key, intent, .. }| {
             let row = if let Some(Intent::Put(row)) = intent { Some(row) } else { None };
@@ -423,7 +430,12 @@ impl Batcher {
     /// Which events there are.
     pub fn event_support(&self) -> EventSupport {
         // Without batches writes have no order.
-        if self.batching() == Batching::Off { EventSupport::None } else { self.shared.store.event_support() }
+        if self.batching() == Batching::Off { EventSupport::None } else { self.capabilities().events }
+    }
+
+    /// What the store can do.
+    pub fn capabilities(&self) -> Capabilities {
+        self.shared.store.capabilities()
     }
 
     /// The clock of the store.
@@ -432,7 +444,10 @@ impl Batcher {
     }
 
     /// Removes every row, durably. Rows that are written meanwhile may be removed or not.
-    pub fn clear(&self, reply: Reply<()>) {
+    pub fn clear(&self, mut reply: Reply<()>) {
+        if let Some(why) = self.capabilities().no_clear {
+            return reply.give(Err(Error::new(Kind::Unsupported, why)));
+        }
         clear::clear(&self.shared, reply);
     }
 
@@ -566,9 +581,22 @@ impl Shared {
         *self.last_error.lock() = Some(LastError { at: SystemTime::now(), what });
     }
 
-    /// A version greater than all before it.
+    /// A version greater than all before it. Where nobody owns the store it is made of the time, in microseconds: other servers
+    /// give versions, too.
     fn next_version(&self) -> Version {
-        Version(self.last_version.fetch_add(1, Relaxed) + 1)
+        if !self.is_shared() {
+            return Version(self.last_version.fetch_add(1, Relaxed) + 1);
+        }
+        let now = self.clock.now().0 * 1000;
+        let next = |last: u64| now.max(last + 1);
+        let last = self.last_version.fetch_update(Relaxed, Relaxed, |last| Some(next(last)));
+        // The closure never refuses, so both hold what was there before.
+        Version(next(last.unwrap_or_else(|last| last)))
+    }
+
+    /// Whether other servers write the store, and nobody owns it.
+    fn is_shared(&self) -> bool {
+        self.store.capabilities().writers == Writers::Servers
     }
 }
 

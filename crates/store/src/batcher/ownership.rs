@@ -70,7 +70,9 @@ impl Owner {
         loop {
             let epoch = lease.epoch;
             let since = Instant::now();
-            self.shared.last_version.store(Version::first_of(epoch).0, Relaxed);
+            if !self.shared.is_shared() {
+                self.shared.last_version.store(Version::first_of(epoch).0, Relaxed);
+            }
             self.shared.clock.advance_to(lease.now);
             self.shared.may_expire.store(lease.may_expire, Relaxed);
             self.shared.meters.leases.add(1);
@@ -165,7 +167,7 @@ impl Owner {
         let Shared { store, events, .. } = &*self.shared;
         let first = Version::first_of(lease.epoch).0;
         let mut blocks: Vec<EventBlock> = Vec::new();
-        if store.event_support() == EventSupport::Kept {
+        if store.capabilities().events == EventSupport::Kept {
             let mut session = store.connect(lease.epoch).await?;
             loop {
                 let more = session.events(blocks.last().map_or(0, |block| block.id)).await?;

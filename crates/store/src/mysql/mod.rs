@@ -21,9 +21,9 @@ mod user_table;
 use super::password::Password;
 use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtaken, taken};
 use super::store_url::StoreUrl;
-use super::user_table::{Names, PARAMETERS, Seen, VERSIONS};
+use super::user_table::{Names, PARAMETERS, Seen, VERSIONS, capabilities};
 use super::{
-    Answer, Error, EventSupport, Kind, Lease, Part, Session, Store, Workers, only_user_tables, redacted,
+    Answer, Capabilities, Error, Kind, Lease, Part, Session, Store, Workers, only_user_tables, redacted,
 };
 use commits::Commits;
 use kv::{Key, Timestamp, Version};
@@ -331,12 +331,8 @@ impl Store for Mysql {
         Workers { read: 2, write: 2 }
     }
 
-    fn event_support(&self) -> EventSupport {
-        match &self.user_table {
-            None => EventSupport::Kept,
-            Some(_) if self.others_write => EventSupport::None,
-            Some(_) => EventSupport::Live,
-        }
+    fn capabilities(&self) -> Capabilities {
+        capabilities(self.user_table.is_some(), self.others_write)
     }
 
     fn allow_foreign_writers(&mut self) -> Result<(), Error> {

@@ -80,6 +80,9 @@ impl Tls {
         if self.mode == Mode::Disabled {
             return Ok(vec![None]);
         }
+        // The driver takes the process's provider, which is not clear where another driver brings a second one. An error: there is
+        // one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let is_checked = matches!(self.mode, Mode::VerifyCa | Mode::VerifyIdentity);
         let mut options = SslOpts::default();
         if is_checked {

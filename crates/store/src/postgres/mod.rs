@@ -17,9 +17,9 @@ mod user_table;
 
 use super::password::Password;
 use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtaken, taken};
-use super::user_table::{Names, VERSIONS, refuse};
+use super::user_table::{Names, VERSIONS, capabilities, refuse};
 use super::{
-    Answer, Error, EventSupport, Kind, Lease, Part, Session, Store, Workers, only_several_hosts,
+    Answer, Capabilities, Error, Kind, Lease, Part, Session, Store, Workers, only_several_hosts,
     only_user_tables,
 };
 use failover::SERVER;
@@ -326,12 +326,8 @@ impl Store for Postgres {
         if self.has_several_hosts() { Ok(()) } else { Err(only_several_hosts(&self.shown)) }
     }
 
-    fn event_support(&self) -> EventSupport {
-        match &self.user_table {
-            None => EventSupport::Kept,
-            Some(_) if self.others_write => EventSupport::None,
-            Some(_) => EventSupport::Live,
-        }
+    fn capabilities(&self) -> Capabilities {
+        capabilities(self.user_table.is_some(), self.others_write)
     }
 
     fn refuses(&self, key: &Key, row: Option<&Row>) -> Option<Error> {

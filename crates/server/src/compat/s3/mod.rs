@@ -191,7 +191,11 @@ impl<S: Stream> Connection<S> {
                 let mut reservation = worker.shared.budget.reservation();
                 let page = match list.query.limit {
                     0 => list::Entries::default(),
-                    _ => list.query.entries(tiers, &mut reservation).await.map_err(list::of_list)?,
+                    _ => list
+                        .query
+                        .entries(tiers, &mut reservation)
+                        .await
+                        .map_err(|error| Failure::of_read(&error))?,
                 };
                 let now = SystemTime::now();
                 let seen = |key: &[u8], version| self.s3.times.of(tiers.shard_of(key), version, now);

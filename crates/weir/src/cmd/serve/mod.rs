@@ -14,7 +14,7 @@ use super::say;
 use cache::{self, Cache};
 use kv::Error;
 use kv::units::Size;
-use plan::{Plan, plan};
+use plan::{OTHER_SCHEMES, Plan, plan};
 use server::tiered::{Replica, Shard, Tiers};
 use server::{Address, CONNECTION_BYTES_MAX, PassedSocket, Server, Sockets};
 use service::Manager;
@@ -25,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use store::{self, Batching, EventSupport, Kind, replica};
+use store::{self, Batching, Capabilities, EventSupport, Kind, Writers, replica};
 
 /// Without batches, requests in flight are bounded by sessions: as many as servers without batches have connections.
 const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 };
@@ -132,16 +132,17 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
     let bytes = usize::try_from(args.cache_bytes.0).unwrap_or(usize::MAX);
     let share = cache::Limits { entries: args.cache_entries / of, bytes: bytes / of };
     let shards = plan.store_urls.iter().map(|url| {
-        let mut store = store::open(url)?;
+        let mut store = store::open_with(url, OTHER_SCHEMES)?;
         if args.foreign_writers {
             store.allow_foreign_writers()?;
         }
         if args.allow_asynchronous_failover {
             store.allow_asynchronous_failover()?;
         }
-        if args.event_log.is_some() && store.event_support() != EventSupport::Kept {
+        let Capabilities { writers, events, .. } = store.capabilities();
+        if args.event_log.is_some() && events != EventSupport::Kept {
             let what = format!("--event-log does not go with the store {}", store::redacted(url));
-            let why = "its rows are in a table that already exists; leave the flag out";
+            let why = "it cannot keep events; leave the flag out";
             return Err(store::Error::new(Kind::Config, format!("{what}: {why}")));
         }
         let best = match args.batching {
@@ -152,6 +153,9 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
             read: args.store_read_workers.unwrap_or(best.read),
             write: args.store_write_workers.unwrap_or(best.write),
         };
+        // Where others write, too, a cached row could be older than what they wrote.
+        let share =
+            cache::Limits { entries: if writers == Writers::Owner { share.entries } else { 0 }, ..share };
         let cache = Cache::new(share, args.cache_shards.div_ceil(of), args.cache_policy)
             .with_shadow_policies(&args.shadow_policies);
         Ok(Shard { cache, store, config: store::Config { workers: Some(workers), ..config.clone() } })

@@ -10,7 +10,7 @@ use server::{AccessLog, CompatListener, Listen, Options, S3Credentials, Tls, Tok
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
-use store::{self, Batching, EventLog};
+use store::{self, Batching, EventLog, Scheme};
 
 /// Settings that fit together, and what follows from them.
 #[derive(Debug)]
@@ -31,11 +31,7 @@ fn wrong<T>(what: impl Display, hint: impl Display) -> Result<T, Error> {
 }
 
 /// The plan that the settings make, or the first of them that is wrong.
-pub(super) fn plan(mut args: Args) -> Result<Plan, Error> {
-    if args.foreign_writers {
-        // A cached row could be older than what another program wrote.
-        args.cache_entries = 0;
-    }
+pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     let lab = args.lab;
     let remote: Vec<&CompatListener> = args.compat.iter().filter(|at| !at.listen.is_local()).collect();
     let first =
@@ -195,10 +191,26 @@ fn repeated<T: Ord + Copy>(mut names: impl Iterator<Item = T>) -> Option<T> {
     names.find(|name| !seen.insert(*name))
 }
 
+/// The kinds of stores of other crates.
+pub(super) const OTHER_SCHEMES: &[Scheme] = &[
+    #[cfg(feature = "cassandra")]
+    cassandra::SCHEME,
+    #[cfg(not(feature = "cassandra"))]
+    Scheme {
+        prefix: "cassandra://",
+        example: "cassandra://host1,host2/keyspace",
+        open: |_| {
+            let what = "this weir was built without Cassandra; build it with cargo build --release --features cassandra";
+            Err(store::Error::new(store::Kind::Config, what))
+        },
+    },
+];
+
 /// The URLs of the stores, in their order. The environment has one variable for all of them, separated by blanks; where not
 /// every word begins like a store, it is a single URL with blanks.
 pub(in crate::cmd) fn store_urls(given: &[String]) -> Result<Vec<String>, Error> {
-    let is_store = |word: &str| store::SCHEMES.iter().any(|scheme| word.starts_with(scheme.prefix));
+    let is_store =
+        |word: &str| store::SCHEMES.iter().chain(OTHER_SCHEMES).any(|scheme| word.starts_with(scheme.prefix));
     let split = |text: &String| match text.split_whitespace().all(is_store) {
         true => text.split_whitespace().map(str::to_owned).collect(),
         false => vec![text.clone()],

@@ -1,0 +1,109 @@
+//! What the URL of the store says.
+
+use scylla::statement::Consistency;
+use std::sync::Arc;
+use store::{ClusterUrl, Error, Kind, TLS_PARAMETERS, redacted};
+
+/// The port of Cassandra's native protocol.
+const PORT: u16 = 9042;
+
+pub(crate) struct Config {
+    /// With their ports.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) login: Option<(String, String)>,
+    pub(crate) keyspace: String,
+    /// Whose nodes are asked first.
+    pub(crate) datacenter: Option<String>,
+    pub(crate) reads: Reads,
+    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+    /// For messages, without the password.
+    pub(crate) shown: Arc<str>,
+}
+
+/// The consistency of reads that decide nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reads {
+    Serial,
+    Quorum,
+    One,
+}
+
+const READS: [(&str, Reads); 3] = [("serial", Reads::Serial), ("quorum", Reads::Quorum), ("one", Reads::One)];
+
+impl Reads {
+    pub(crate) fn consistency(self) -> Consistency {
+        match self {
+            Reads::Serial => Consistency::Serial,
+            Reads::Quorum => Consistency::Quorum,
+            Reads::One => Consistency::One,
+        }
+    }
+
+    /// What answers say, unless reads are linearizable.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        READS.iter().find(|(_, reads)| *reads == self && self != Reads::Serial).map(|(name, _)| *name)
+    }
+}
+
+impl Config {
+    pub(crate) fn of(text: &str) -> Result<Config, Error> {
+        let shown = redacted(text.split('?').next().unwrap_or_default());
+        let wrong =
+            |why: String| Error::new(Kind::Config, format!("the URL of the store {shown} is wrong: {why}"));
+        let mut url = ClusterUrl::parse(text).map_err(wrong)?;
+        let tls = url.tls().map_err(wrong)?;
+        let reads = match url.take("read_consistency") {
+            None => Reads::Serial,
+            Some(word) => {
+                let found = READS.iter().find(|(name, _)| *name == word).map(|(_, reads)| *reads);
+                let what = || format!("read_consistency={word} is not known; known are serial, quorum, one");
+                found.ok_or_else(what).map_err(wrong)?
+            }
+        };
+        let datacenter = url.take("dc");
+        let known: Vec<&str> = ["dc", "read_consistency"].into_iter().chain(TLS_PARAMETERS).collect();
+        url.finish(&known).map_err(wrong)?;
+        let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let keyspace = url.database().filter(is_name).map(str::to_owned);
+        let none = || {
+            wrong("it names no keyspace; write cassandra://HOST/KEYSPACE, of letters, digits and _".into())
+        };
+        let host = |(host, port): &(String, Option<u16>)| {
+            let port = port.unwrap_or(PORT);
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+        };
+        Ok(Config {
+            hosts: url.hosts().iter().map(host).collect(),
+            login: url.login().map(|(user, password)| (user.to_owned(), password.to_owned())),
+            keyspace: keyspace.ok_or_else(none)?,
+            datacenter,
+            reads,
+            tls: tls.map(Arc::new),
+            shown: shown.as_str().into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_understood_or_refused_in_one_line() {
+        let config =
+            Config::of("cassandra://u:secret@a,b:9043,[::1]/app?dc=north&read_consistency=one").ok().unwrap();
+        assert_eq!(config.hosts, ["a:9042", "b:9043", "[::1]:9042"]);
+        assert_eq!((config.keyspace.as_str(), config.datacenter.as_deref()), ("app", Some("north")));
+        assert_eq!((config.reads.name(), &*config.shown), (Some("one"), "cassandra://u@a,b:9043,[::1]/app"));
+        assert_eq!(Config::of("cassandra://a/k").ok().unwrap().reads.name(), None);
+        for (url, why) in [
+            ("cassandra://u:secret@a", "names no keyspace"),
+            ("cassandra://a/my-app", "of letters, digits and _"),
+            ("cassandra://u:secret@a/k?read_consistency=all", "known are serial, quorum, one"),
+            ("cassandra://a/k?ttl=3", "`ttl` is not known; known are dc, read_consistency, sslmode"),
+        ] {
+            let said = Config::of(url).err().unwrap().to_string();
+            assert!(said.contains(why) && !said.contains("secret") && !said.contains('\n'), "{said}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Cassandra as a store: any number of servers share a keyspace, and none of them owns it.
+//!
+//! **Writes.** Each is one conditional statement, which Paxos puts into an order with all others of its key. The condition is the
+//! version: a write replaces a row with a lower one, or exactly the row by which it was decided. So versions of a key only grow,
+//! whatever the clocks of the servers say.
+//!
+//! **Rows that are gone.** A row that was removed leaves its version for a day, and so does one that has expired: a clock that is
+//! less than a day late gives no version twice. The engine removes value and version by their TTL.
+//!
+//! **Reads** are SERIAL unless the URL says otherwise; those that decide a write always are.
+
+mod config;
+mod failure;
+mod session;
+
+use config::Config;
+use failure::Failed;
+use kv::{Clock, Timestamp, Version};
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session as Driver;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::policies::load_balancing::{DefaultPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy};
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
+use session::{CassandraSession, Statements};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use store::{
+    Answer, Capabilities, Error, EventSupport, Kind, Lease, Part, Scheme, Session, Store, Workers, Writers,
+    one_line,
+};
+
+/// The kind of store in this crate.
+pub const SCHEME: Scheme = Scheme {
+    prefix: "cassandra://",
+    example: "cassandra://host1,host2:9042/keyspace?dc=dc1",
+    open: |url| Ok(Box::new(Cassandra::open(url)?)),
+};
+
+/// Most time to connect and to make the tables.
+const SETUP_MAX: Duration = Duration::from_secs(15);
+/// How often it is looked whether there is a node that answers.
+const LOOK: Duration = Duration::from_millis(250);
+/// A connection is given up if its node has not answered for so long: it was stopped, or cannot be reached.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Every key is on its own way to the cluster, and a worker waits for the slowest of its batch.
+const WORKERS: Workers = Workers { read: 16, write: 32 };
+
+const TABLES: [&str; 2] = [
+    "CREATE TABLE IF NOT EXISTS weir_rows (key blob PRIMARY KEY, version bigint, expires bigint, content_type text, \
+     content_encoding text, value blob)",
+    "CREATE TABLE IF NOT EXISTS weir_map (one boolean PRIMARY KEY, map text)",
+];
+
+struct Cassandra {
+    config: Config,
+    /// From the first lease on.
+    driver: OnceLock<(Arc<Driver>, Arc<Statements>)>,
+    /// The cluster's.
+    clock: Arc<Clock>,
+    leases: AtomicU64,
+}
+
+impl Cassandra {
+    fn open(url: &str) -> Result<Cassandra, Error> {
+        let config = Config::of(url)?;
+        Ok(Cassandra { config, driver: OnceLock::new(), clock: Arc::default(), leases: AtomicU64::new(0) })
+    }
+
+    /// Connects, once; later a driver finds nodes that come back by itself.
+    async fn driver(&self, part: Part) -> Result<&(Arc<Driver>, Arc<Statements>), Error> {
+        if let Some(connected) = self.driver.get() {
+            return Ok(connected);
+        }
+        let driver = self.dial().await?;
+        let is_there = driver.get_cluster_state().get_keyspace(&self.config.keyspace).is_some();
+        if !is_there {
+            let Config { shown, keyspace, .. } = &self.config;
+            let make = format!(
+                "CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy', 'replication_factor': 3}}"
+            );
+            let what = format!("the store {shown} has no keyspace {keyspace}; make it, with: {make}");
+            return Err(Error::new(Kind::Config, what));
+        }
+        let failed = |failed| self.failed("make its tables", failed);
+        driver
+            .use_keyspace(&self.config.keyspace, true)
+            .await
+            .map_err(|error| failed(Failed::of_keyspace(&error)))?;
+        self.make_tables(&driver).await?;
+        self.admit(&driver, part).await?;
+        let statements = Statements::prepare(&driver, self.config.reads).await.map_err(failed)?;
+        Ok(self.driver.get_or_init(|| (Arc::new(driver), Arc::new(statements))))
+    }
+
+    async fn dial(&self) -> Result<Driver, Error> {
+        let Config { hosts, login, datacenter, keyspace, tls, shown, .. } = &self.config;
+        let policy = DefaultPolicy::builder().token_aware(true);
+        let policy = match datacenter {
+            Some(name) => policy.prefer_datacenter(name.clone()).permit_dc_failover(true),
+            None => policy,
+        };
+        let profile = ExecutionProfile::builder()
+            .load_balancing_policy(policy.build())
+            .retry_policy(Arc::new(failure::SafeRetries))
+            .consistency(Consistency::Quorum)
+            // The server's own deadline comes first.
+            .request_timeout(Some(Duration::from_secs(60)));
+        let mut builder = SessionBuilder::new()
+            .known_nodes(hosts)
+            .default_execution_profile_handle(profile.build().into_handle())
+            .keyspaces_to_fetch([keyspace])
+            .connection_timeout(KEEPALIVE_TIMEOUT)
+            .keepalive_interval(KEEPALIVE)
+            .keepalive_timeout(KEEPALIVE_TIMEOUT)
+            .tls_context(tls.clone());
+        if let Some((user, password)) = login {
+            builder = builder.user(user, password);
+        }
+        builder.build().await.map_err(|error| {
+            let text = one_line(&error.to_string());
+            let is_login = text.contains("uthentication");
+            let kind = if is_login { Kind::Config } else { Kind::Unavailable };
+            Error::new(kind, format!("cannot reach store {shown}: {text}"))
+        })
+    }
+
+    /// Makes the tables on one node, always the same: Cassandra does not order changes of the schema by several nodes.
+    async fn make_tables(&self, driver: &Driver) -> Result<(), Error> {
+        let state = driver.get_cluster_state();
+        let Some(node) = state.get_nodes_info().iter().min_by_key(|node| node.host_id) else { return Ok(()) };
+        for table in TABLES {
+            let mut statement = Statement::new(table);
+            let target = NodeIdentifier::Node(Arc::clone(node));
+            statement.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(target, None)));
+            let made = driver.query_unpaged(statement, ()).await;
+            made.map_err(|error| self.failed("make its tables", Failed::of(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// Writes down which part of the keys is here, the first time, and compares it from then on.
+    async fn admit(&self, driver: &Driver, part: Part) -> Result<(), Error> {
+        let failed = |what: &str, why: &str| {
+            Error::new(
+                Kind::Unavailable,
+                format!("cannot {what} in {}: {}", self.config.shown, one_line(why)),
+            )
+        };
+        let mut read = Statement::new("SELECT map FROM weir_map WHERE one = true");
+        read.set_consistency(Consistency::Serial);
+        for _ in 0..2 {
+            let found = driver.query_unpaged(read.clone(), ()).await;
+            let rows = found.map_err(|error| self.failed("read weir_map", Failed::of(&error)))?;
+            let rows =
+                rows.into_rows_result().map_err(|error| failed("read weir_map", &error.to_string()))?;
+            let map = rows.maybe_first_row::<(String,)>();
+            let map = map.map_err(|error| failed("read weir_map", &error.to_string()))?.map(|(map,)| map);
+            if !part.admit(map.as_deref(), false, &self.config.shown)? {
+                return Ok(());
+            }
+            let write = Statement::new("INSERT INTO weir_map (one, map) VALUES (true, ?) IF NOT EXISTS");
+            let written = driver.query_unpaged(write, (part.map(),)).await;
+            written.map_err(|error| self.failed("write weir_map", Failed::of(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// The cluster's clock.
+    async fn now(&self, driver: &Driver) -> Result<Timestamp, Error> {
+        let mut clock = Statement::new("SELECT toUnixTimestamp(now()) FROM system.local");
+        clock.set_consistency(Consistency::One);
+        let found = driver.query_unpaged(clock, ()).await;
+        let found = found.map_err(|error| self.failed("read the time", Failed::of(&error)))?;
+        let rows = found.into_rows_result().ok();
+        let row = rows.and_then(|rows| rows.first_row::<(i64,)>().ok());
+        let what = || Error::new(Kind::Unavailable, format!("{} does not say the time", self.config.shown));
+        row.map(|(at,)| Timestamp(at as u64)).ok_or_else(what)
+    }
+
+    fn failed(&self, what: &str, Failed { meaning, cause }: Failed) -> Error {
+        let shown = &self.config.shown;
+        let kind = if meaning == failure::Meaning::Refused { Kind::Config } else { Kind::Unavailable };
+        Error::new(kind, format!("cannot {what} in {shown}: {cause}"))
+    }
+
+    async fn take(&self, part: Part) -> Result<Lease, Error> {
+        let (driver, _) = self.driver(part).await?;
+        let now = self.now(driver).await?;
+        self.clock.advance_to(now);
+        let epoch = self.leases.fetch_add(1, Relaxed) + 1;
+        let (driver, shown) = (Arc::clone(driver), Arc::clone(&self.config.shown));
+        let lost = Box::pin(async move {
+            let is_connected =
+                || driver.get_cluster_state().get_nodes_info().iter().any(|node| node.is_connected());
+            while is_connected() {
+                tokio::time::sleep(LOOK).await;
+            }
+            format!("no node of {shown} can be reached")
+        });
+        Ok(Lease { epoch, now, may_expire: true, lost })
+    }
+}
+
+impl Store for Cassandra {
+    /// Nobody owns it: any number of servers may do this.
+    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
+        Box::pin(async move {
+            match tokio::time::timeout(SETUP_MAX, self.take(part)).await {
+                Ok(taken) => taken,
+                Err(_) => {
+                    let (shown, secs) = (&self.config.shown, SETUP_MAX.as_secs());
+                    let what = format!("the store {shown} does not answer within {secs} s");
+                    Err(Error::new(Kind::Unavailable, what))
+                }
+            }
+        })
+    }
+
+    fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        let connected = self.driver.get().map(|(driver, statements)| {
+            let (driver, statements) = (Arc::clone(driver), Arc::clone(statements));
+            let (clock, shown) = (Arc::clone(&self.clock), Arc::clone(&self.config.shown));
+            Box::new(CassandraSession::new(driver, statements, clock, shown)) as Box<dyn Session>
+        });
+        let none = || Error::new(Kind::Unavailable, format!("{} was not acquired", self.config.shown));
+        Box::pin(std::future::ready(connected.ok_or_else(none)))
+    }
+
+    fn workers(&self) -> Workers {
+        WORKERS
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            writers: Writers::Servers,
+            events: EventSupport::None,
+            no_lists: Some(
+                "this store has no list of keys: it places them by a hash, and so has no order of them",
+            ),
+            no_atomic_batches: Some(
+                "this store commits each key for itself; send the batch without atomic=true",
+            ),
+            no_clear: Some(
+                "this store is shared by several servers and is not cleared; delete the keys one by one",
+            ),
+            weak_reads: self.config.reads.name(),
+        }
+    }
+}
+
+/// How long the version of a row that is gone stays.
+const VERSION_STAYS: Duration = Duration::from_secs(24 * 3600);
+
+/// What a version is to CQL, which has no unsigned numbers.
+fn number_of(version: Version) -> i64 {
+    version.0 as i64
+}

@@ -1,0 +1,341 @@
+//! Reads and writes of single keys.
+
+use crate::config::Reads;
+use crate::failure::{Failed, Meaning};
+use crate::{VERSION_STAYS, number_of};
+use kv::{Attributes, Change, Clock, Key, Row, Timestamp, Version, Write};
+use scylla::client::session::Session as Driver;
+use scylla::response::query_result::QueryRowsResult;
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::{Consistency, SerialConsistency};
+use scylla::value::{CqlValue, Row as CqlRow};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
+
+/// A row that never ends.
+const NEVER: i64 = i64::MAX;
+/// What ends later is left to the rows' own times: the engine takes 20 years at most.
+const TTL_MAX: u64 = 600_000_000;
+/// The engine removes a value so much later than it ends: the clocks of nodes and servers differ.
+const TTL_MARGIN: Duration = Duration::from_secs(60);
+
+const READ: &str =
+    "SELECT version, expires, content_type, content_encoding, value FROM weir_rows WHERE key = ?";
+
+/// The statements that are prepared once. A write has two forms: one where something is thought to be there, which must be older and
+/// live, and one where it is known what is there.
+pub(crate) struct Statements {
+    read: PreparedStatement,
+    /// For what decides a write.
+    read_serial: PreparedStatement,
+    put: Forms,
+    /// With a TTL for the value and a longer one for the version.
+    put_for: Forms,
+    delete: Forms,
+}
+
+struct Forms {
+    if_older: PreparedStatement,
+    if_same: PreparedStatement,
+}
+
+impl Statements {
+    pub(crate) async fn prepare(driver: &Driver, reads: Reads) -> Result<Statements, Failed> {
+        let read = async |consistency: Consistency| {
+            let mut read = driver.prepare(READ).await.map_err(|error| Failed::of_prepare(&error))?;
+            read.set_consistency(consistency);
+            read.set_is_idempotent(true);
+            Ok(read)
+        };
+        let write = async |condition: &str, text: &str| {
+            let text = text.replace("CONDITION", condition);
+            let mut write = driver.prepare(text).await.map_err(|error| Failed::of_prepare(&error))?;
+            write.set_serial_consistency(Some(SerialConsistency::Serial));
+            write.set_consistency(Consistency::Quorum);
+            Ok(write)
+        };
+        let forms = async |text: &str| {
+            Ok(Forms {
+                if_older: write("version < ? AND expires > ?", text).await?,
+                if_same: write("version = ?", text).await?,
+            })
+        };
+        Ok(Statements {
+            read: read(reads.consistency()).await?,
+            read_serial: read(Consistency::Serial).await?,
+            put: forms(
+                "UPDATE weir_rows SET version = ?, expires = ?, content_type = ?, content_encoding = ?, value = ?
+                WHERE key = ? IF CONDITION",
+            )
+            .await?,
+            put_for: forms(
+                "BEGIN BATCH
+                UPDATE weir_rows USING TTL ? SET version = ?, expires = ? WHERE key = ? IF CONDITION;
+                UPDATE weir_rows USING TTL ? SET content_type = ?, content_encoding = ?, value = ? WHERE key = ?;
+                APPLY BATCH",
+            )
+            .await?,
+            delete: forms(
+                "UPDATE weir_rows USING TTL ? SET version = ?, expires = null, content_type = null,
+                content_encoding = null, value = null WHERE key = ? IF CONDITION",
+            )
+            .await?,
+        })
+    }
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    /// `None`: there is not even the version of a row that is gone.
+    version: Option<i64>,
+    /// When the row ends; `None` if it was removed.
+    expires: Option<i64>,
+}
+
+/// The condition of a write.
+enum Condition {
+    /// There is a row, it is older, and it lives at this time.
+    Older(i64),
+    /// The version is this one, or there is none.
+    Same(Option<i64>),
+}
+
+pub(crate) struct CassandraSession {
+    driver: Arc<Driver>,
+    statements: Arc<Statements>,
+    clock: Arc<Clock>,
+    shown: Arc<str>,
+    /// What the next write is decided by, once that has begun.
+    seen: Option<HashMap<Key, Known>>,
+}
+
+impl CassandraSession {
+    pub(crate) fn new(
+        driver: Arc<Driver>,
+        statements: Arc<Statements>,
+        clock: Arc<Clock>,
+        shown: Arc<str>,
+    ) -> CassandraSession {
+        CassandraSession { driver, statements, clock, shown, seen: None }
+    }
+
+    async fn ask(
+        &self,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<QueryRowsResult, Failed> {
+        let found = self.driver.execute_unpaged(statement, values).await;
+        let found = found.map_err(|error| Failed::of(&error))?;
+        found.into_rows_result().map_err(|error| Failed::odd(&error))
+    }
+
+    async fn read_one(&mut self, key: &Key) -> Result<Option<Row>, Error> {
+        type Columns = (Option<i64>, Option<i64>, Option<String>, Option<String>, Option<Vec<u8>>);
+        let decides = self.seen.is_some();
+        let statement = if decides { &self.statements.read_serial } else { &self.statements.read };
+        let found = self.ask(statement, (key.as_bytes(),)).await;
+        let found =
+            found.and_then(|rows| rows.maybe_first_row::<Columns>().map_err(|error| Failed::odd(&error)));
+        let found = found.map_err(|Failed { cause, .. }| {
+            Error::new(Kind::Unavailable, format!("the store {} was not read: {cause}", self.shown))
+        })?;
+        let (version, expires, content_type, content_encoding, value) = found.unwrap_or_default();
+        if let Some(seen) = &mut self.seen {
+            seen.insert(key.clone(), Known { version, expires });
+        }
+        let Some(version) = version else { return Ok(None) };
+        let (expires, value) = match (expires, value) {
+            (Some(NEVER), Some(value)) => (None, value),
+            (Some(at), Some(value)) => (Some(Timestamp(at as u64)), value),
+            // It is gone, and its version decides yet. Zero would be no end.
+            _ if decides => (Some(Timestamp(1)), Vec::new()),
+            _ => return Ok(None),
+        };
+        let attributes = Attributes {
+            content_type: content_type.as_deref().unwrap_or_default(),
+            content_encoding: content_encoding.as_deref().unwrap_or_default(),
+            expires,
+        };
+        Ok(Some(Row::with(key, attributes, &value, Version(version as u64))))
+    }
+
+    /// Whether it was applied; else what is there instead.
+    async fn apply(&self, write: &Write, condition: Condition) -> Result<Result<(), Known>, Failed> {
+        let key = write.key.as_bytes();
+        let version = number_of(write.version);
+        let stays = VERSION_STAYS.as_secs() as i32;
+        let rows = match &write.change {
+            Change::Delete => {
+                let Forms { if_older, if_same } = &self.statements.delete;
+                match condition {
+                    Condition::Older(now) => self.ask(if_older, (stays, version, key, version, now)).await,
+                    Condition::Same(seen) => self.ask(if_same, (stays, version, key, seen)).await,
+                }
+            }
+            Change::Put(row) => {
+                let Attributes { content_type, content_encoding, expires } = row.attributes();
+                let until = expires.map_or(NEVER, |at| at.0.min(NEVER as u64) as i64);
+                let left = expires.map(|at| (at.since(self.clock.now()) + TTL_MARGIN).as_secs());
+                let (of, value) = ((content_type, content_encoding), row.value());
+                match left.filter(|left| *left < TTL_MAX) {
+                    None => {
+                        let Forms { if_older, if_same } = &self.statements.put;
+                        match condition {
+                            Condition::Older(now) => {
+                                self.ask(if_older, (version, until, of.0, of.1, value, key, version, now))
+                                    .await
+                            }
+                            Condition::Same(seen) => {
+                                self.ask(if_same, (version, until, of.0, of.1, value, key, seen)).await
+                            }
+                        }
+                    }
+                    Some(left) => {
+                        let Forms { if_older, if_same } = &self.statements.put_for;
+                        let (left, stays) = (left as i32, left as i32 + stays);
+                        match condition {
+                            Condition::Older(now) => {
+                                let values =
+                                    (stays, version, until, key, version, now, left, of.0, of.1, value, key);
+                                self.ask(if_older, values).await
+                            }
+                            Condition::Same(seen) => {
+                                let values = (stays, version, until, key, seen, left, of.0, of.1, value, key);
+                                self.ask(if_same, values).await
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        outcome(&rows?)
+    }
+
+    /// Puts a row in the place of what is there, or removes it.
+    async fn write_blind(&self, write: &Write) -> Result<Result<Found, Known>, Failed> {
+        let now = self.clock.now().0 as i64;
+        let is_live = |known: &Known| known.expires.is_some_and(|at| at > now);
+        let version = number_of(write.version);
+        let known = match self.apply(write, Condition::Older(now)).await? {
+            Ok(()) => return Ok(Ok(Found::Present)),
+            Err(known) => known,
+        };
+        if !is_live(&known) && write.change == Change::Delete {
+            return Ok(Ok(Found::Absent));
+        }
+        if known.version.is_some_and(|known| known >= version) {
+            return Ok(Ok(Found::Newer));
+        }
+        // Nothing is there, or only the version of what is gone.
+        Ok(self.apply(write, Condition::Same(known.version)).await?.map(|()| Found::Absent))
+    }
+
+    /// Writes what was decided by `known`, if that is still so.
+    async fn write_decided(&self, write: &Write, known: Known) -> Result<Result<Found, Known>, Failed> {
+        let is_there = known.expires.is_some();
+        if !is_there && write.change == Change::Delete {
+            return Ok(Ok(Found::Absent));
+        }
+        let applied = self.apply(write, Condition::Same(known.version)).await?;
+        Ok(applied.map(|()| Found::present(is_there)))
+    }
+
+    async fn write_one(&self, write: &Write) -> Result<Found, Error> {
+        let seen = self.seen.as_ref().and_then(|seen| seen.get(&write.key));
+        let written = match seen {
+            Some(known) => self.write_decided(write, *known).await,
+            None => self.write_blind(write).await,
+        };
+        let shown = &self.shown;
+        match written {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(_)) => {
+                Err(Error::new(Kind::Retry, format!("another server wrote a key of {shown} meanwhile")))
+            }
+            Err(Failed { meaning, cause }) => {
+                let (kind, what) = match meaning {
+                    Meaning::NotBegun => (Kind::Unavailable, "was not written"),
+                    Meaning::Refused => (Kind::Rejected, "refused a write"),
+                    Meaning::Unknown => (Kind::Unknown, "may or may not have written"),
+                };
+                Err(Error::new(kind, format!("the store {shown} {what}: {cause}")))
+            }
+        }
+    }
+}
+
+/// What the answer to a conditional statement says. Its columns are those of the condition, and there are none without a row.
+fn outcome(rows: &QueryRowsResult) -> Result<Result<(), Known>, Failed> {
+    let row = rows.first_row::<CqlRow>().map_err(|error| Failed::odd(&error))?;
+    let column = |name: &str| {
+        let (index, _) = rows.column_specs().get_by_name(name)?;
+        row.columns.get(index)?.as_ref()
+    };
+    let number = |name: &str| column(name).and_then(CqlValue::as_bigint);
+    match column("[applied]").and_then(CqlValue::as_boolean) {
+        Some(true) => Ok(Ok(())),
+        Some(false) => Ok(Err(Known { version: number("version"), expires: number("expires") })),
+        None => Err(Failed::odd(&"the answer does not say whether it was applied")),
+    }
+}
+
+impl Session for CassandraSession {
+    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+        Box::pin(async move {
+            let mut rows = Vec::with_capacity(keys.len());
+            for key in keys {
+                rows.push(self.read_one(key).await?);
+            }
+            Ok(rows)
+        })
+    }
+
+    fn begin_decision(&mut self) {
+        self.seen = Some(HashMap::new());
+    }
+
+    fn write_with<'a>(
+        &'a mut self,
+        writes: &'a [Write],
+        _events: Option<&'a EventBlock>,
+    ) -> Answer<'a, Vec<Found>> {
+        Box::pin(async move {
+            let mut found = Vec::with_capacity(writes.len());
+            for write in writes {
+                let written = self.write_one(write).await;
+                // The error holds for all of them, and some were written.
+                found.push(written.map_err(|error| match found.is_empty() {
+                    true => error,
+                    false => Error::new(Kind::Unknown, error.to_string()),
+                })?);
+            }
+            self.seen = None;
+            Ok(found)
+        })
+    }
+
+    fn events(&mut self, _behind: u64) -> Answer<'_, Vec<EventBlock>> {
+        // None are kept: see `capabilities`.
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn trim_events(&mut self, _until: u64) -> Answer<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn list<'a>(&'a mut self, _listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
+        Box::pin(std::future::ready(Err(unsupported("it cannot list"))))
+    }
+
+    fn clear(&mut self) -> Answer<'_, ()> {
+        Box::pin(std::future::ready(Err(unsupported("it cannot be cleared"))))
+    }
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::new(Kind::Unsupported, what)
+}
