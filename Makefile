@@ -39,21 +39,22 @@ truth: ## measure targets whose limit is imposed, and score the lab's verdicts o
 		cargo run --quiet --package xtask -- score weir-results/truth --markdown weir-results/truth/score.md
 
 # Most tests wait: for servers, windows and disks. So there are more threads than cores.
-test: lint ## all tests, with a real PostgreSQL, a real MariaDB, proxies, and the peers of experiments/peers.toml
-	@scripts/setup.sh cc openssl postgresql mariadb nginx haproxy redis webdis etcd patroni chromium prometheus systemd python varnish curl node go debian-trees
+test: lint ## all tests, with a real PostgreSQL, a real MariaDB, a real Cassandra, proxies, and the peers of experiments/peers.toml
+	@scripts/setup.sh cc openssl postgresql mariadb nginx haproxy redis webdis etcd patroni chromium prometheus systemd python varnish curl node go debian-trees cassandra
 	@ledger=$$(mktemp) && trap 'rm -f "$$ledger"' EXIT && \
-	WEIR_TEST_LEDGER=$$ledger RUST_TEST_THREADS=$$((2 * $$(nproc) + 1)) cargo test --workspace --locked && \
+	WEIR_TEST_LEDGER=$$ledger RUST_TEST_THREADS=$$((2 * $$(nproc) + 1)) cargo test --workspace --features weir/cassandra --locked && \
 	sort -u "$$ledger" | awk '{ ran[$$1]++; if (!known[$$1, $$2]++) versions[$$1] = versions[$$1] " " $$2 } END { \
 		if (!ran["PostgreSQL"]) { print "error: no test ran against PostgreSQL" > "/dev/stderr"; exit 1 } \
 		if (!ran["MariaDB"]) { print "error: no test ran against MariaDB" > "/dev/stderr"; exit 1 } \
+		if (!ran["Cassandra"]) { print "error: no test ran against Cassandra" > "/dev/stderr"; exit 1 } \
 		if (ran["untested"]) print "not tested on this machine:" versions["untested"]; \
-		printf "%d tests ran against PostgreSQL%s, %d against MariaDB%s\n", \
-			ran["PostgreSQL"], versions["PostgreSQL"], ran["MariaDB"], versions["MariaDB"] }'
+		printf "%d tests ran against PostgreSQL%s, %d against MariaDB%s, %d against Cassandra%s\n", \
+			ran["PostgreSQL"], versions["PostgreSQL"], ran["MariaDB"], versions["MariaDB"], ran["Cassandra"], versions["Cassandra"] }'
 
 test-long: ## the tests that take minutes: all reports' experiments, servers killed 20 times, power losses, failing calls and hostile connections by the thousand
-	@scripts/setup.sh cc postgresql mariadb etcd patroni python
-	@cargo test --workspace --locked -- --ignored
-	@WEIR_TEST_LONG=1 cargo test --workspace --locked --test it -- backup:: many_keys:: durability:: failover:: power_loss:: io_errors:: full_disk:: memory::hostile_connections openapi:: events:: atomic::
+	@scripts/setup.sh cc postgresql mariadb etcd patroni python cassandra
+	@cargo test --workspace --features weir/cassandra --locked -- --ignored
+	@WEIR_TEST_LONG=1 cargo test --workspace --features weir/cassandra --locked --test it -- cassandra:: backup:: many_keys:: durability:: failover:: power_loss:: io_errors:: full_disk:: memory::hostile_connections openapi:: events:: atomic::
 
 fuzz: ## give bytes to everything that reads them, TARGET=all for SECONDS=60 each, and say what coverage was reached
 	@scripts/setup.sh cargo cc c++
@@ -67,6 +68,6 @@ deb: ## a Debian package of weir without the lab, into target/debian
 lint: ## form, clippy, and no files that use each other in a circle
 	@scripts/setup.sh cargo cc rustfmt clippy
 	cargo fmt --check
-	cargo clippy --workspace --locked --quiet --all-targets -- -D warnings
+	cargo clippy --workspace --features weir/cassandra --locked --quiet --all-targets -- -D warnings
 	cargo clippy --package weir --no-default-features --locked --quiet -- -D warnings
 	cargo run --locked --quiet --package xtask -- cycles

@@ -104,6 +104,8 @@ for need in "$@"; do
         patroni) has_program patroni || packages+=(patroni python3-etcd) ;;
         etcd) has_program etcd || packages+=(etcd-server) ;;
         node) has_program node || packages+=(nodejs) ;;
+        java) has_program java || packages+=(openjdk-17-jre-headless) ;;
+        maven) has_program mvn || packages+=(maven) ;;
         go) has_program go || packages+=(golang-go) ;;
         systemd-nspawn) has_program systemd-nspawn || packages+=(systemd-container) ;;
         debian-trees)
@@ -135,6 +137,27 @@ for need in "$@"; do
                 python3 -m venv "$python" && "$python/bin/pip" install --quiet --disable-pip-version-check $wanted &&
                     echo "$wanted" >"$python/weir-packages"
             } || fail "python3 cannot install $wanted: apt-get install python3-venv"
+            ;;
+        cassandra) # Debian has no package of it: its jars from Maven, each as it was when its checksum was taken
+            here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/cassandra
+            jars="${XDG_CACHE_HOME:-$HOME/.cache}/weir/cassandra"
+            cmp -s "$here/jars.sha256" "$jars/complete" && has_program java && continue
+            "${BASH_SOURCE[0]}" java maven
+            echo "setup: getting Cassandra into $jars" >&2
+            rm -rf "$jars"
+            mkdir -p "$jars"
+            log=$(mktemp)
+            mvn --batch-mode --quiet --file "$here/pom.xml" \
+                org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+                -DincludeScope=runtime -DexcludeClassifiers=osx-x86_64,osx-aarch_64,windows-x86_64,linux-riscv64 \
+                -DoutputDirectory="$jars" >"$log" 2>&1 || {
+                tail -n 5 "$log" >&2
+                fail "Maven cannot get Cassandra; check that it reaches its repository: mvn --file $here/pom.xml validate"
+            }
+            rm "$log"
+            (cd "$jars" && sha256sum --check --quiet --strict "$here/jars.sha256") ||
+                fail "the jars in $jars are not those of $here/jars.sha256"
+            cp "$here/jars.sha256" "$jars/complete"
             ;;
         *) fail "setup.sh does not know $need" ;;
     esac

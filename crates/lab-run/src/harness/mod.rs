@@ -5,6 +5,7 @@
 //! after each trial; a trial that fails is a row with its reason, never a missing one. Of several targets each has its
 //! block in every repetition, and none is there while another is measured. Prints nothing.
 
+mod cassandra;
 mod database;
 mod disk;
 mod environment;
@@ -25,6 +26,7 @@ mod search;
 mod selftest;
 mod services;
 
+pub use cassandra::CassandraCluster;
 pub use database::{Cluster, DatabaseServer, Options as DatabaseOptions};
 
 use files::cannot_write;

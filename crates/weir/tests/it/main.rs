@@ -8,6 +8,8 @@ mod atomic;
 mod audit;
 mod backup;
 mod browser;
+#[cfg(feature = "cassandra")]
+mod cassandra;
 mod dashboard;
 mod dialects;
 mod compare;
