@@ -6,6 +6,7 @@
 //! while the one before was in flight. The *owner* thread acquires the lease of the store, and again whenever the lease or any
 //! session is lost; in between every request fails at once.
 
+mod apart;
 mod batch;
 mod clear;
 mod events;

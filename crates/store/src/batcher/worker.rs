@@ -1,14 +1,13 @@
 //! A store worker: a thread, a session and one batch in flight, of its own queue or, while flushes are slow, of all queues.
 
-use super::batch;
 use super::events::Ticket;
 use super::queue::{Consumer, Queued, Queues, Waiting};
 use super::replies::answer_batch;
 use super::{
     Batching, Intent, ReadRequest, Shared, Status, WorkerMeters, WriteRequest, overloaded, start_thread,
 };
+use super::{apart, batch};
 use crate::{Answer, Error, EventBlock, Found, Idempotency, Kind, Session, events};
-use futures_util::future::join_all;
 use kv::faults::{self, Fault};
 use kv::{Key, Row};
 use std::collections::VecDeque;
@@ -35,8 +34,7 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 const CHECKS: u32 = 8;
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(5);
 const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(250);
-/// How often a batch that the store rolled back is tried again; where several servers share the store, at least so often, and
-/// for as long as a request may wait in a queue.
+/// How often a batch that the store rolled back is tried again.
 pub(super) const RETRIES_MAX: usize = 3;
 
 /// A request to a store worker.
@@ -393,7 +391,7 @@ impl Request for ReadRequest {
 
     fn run<'a>(session: &'a mut dyn Session, mut batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
         if shared.is_shared() {
-            return Box::pin(read_apart(batch, shared));
+            return Box::pin(apart::read(batch, shared));
         }
         Box::pin(async move {
             batch.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -453,76 +451,22 @@ impl Request for WriteRequest {
     fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
         let groups = batch::group(batch);
         if shared.is_shared() {
-            return Box::pin(write_apart(groups, shared));
+            return Box::pin(apart::write(groups, shared));
         }
         Box::pin(async move {
-            let outcome = commit_or_divide(session, groups, shared).await;
+            let mut refused = VecDeque::new();
+            let mut outcome = commit(session, groups, shared, &mut refused).await;
+            // One request was refused: the others must not suffer for it, so each key goes again on its own, and then each request.
+            while let Some(group) = refused.pop_front() {
+                match &outcome {
+                    Ok(_) => outcome = commit(session, vec![group], shared, &mut refused).await,
+                    // The session went meanwhile, and these were not sent.
+                    Err(lost) => group.fail(&Error::new(Kind::Unavailable, lost.to_string())),
+                }
+            }
             outcome.map(|answered| Ran { answered, bytes: 0 })
         })
     }
-}
-
-/// Reads each key for itself, where no commit holds for several: one that waits for a slow node holds up no other. What fails says
-/// nothing about the store.
-async fn read_apart(mut batch: Vec<ReadRequest>, shared: &Shared) -> Result<Ran, Error> {
-    batch.sort_by(|a, b| a.key.cmp(&b.key));
-    let mut keys: Vec<Vec<ReadRequest>> = Vec::new();
-    for request in batch {
-        match keys.last_mut().filter(|same| same[0].key == request.key) {
-            Some(same) => same.push(request),
-            None => keys.push(vec![request]),
-        }
-    }
-    let read = keys.into_iter().map(async |requests| {
-        let row = read_one(requests[0].key.clone(), shared).await;
-        let bytes = row.as_ref().map_or(0, |row| row.as_ref().map_or(0, Row::bytes));
-        answer_batch(|| requests.into_iter().for_each(|mut request| request.reply.give(row.clone())));
-        bytes
-    });
-    let bytes = join_all(read).await.into_iter().sum();
-    Ok(Ran { answered: Instant::now(), bytes })
-}
-
-async fn read_one(key: Key, shared: &Shared) -> Result<Option<Row>, Error> {
-    let rows = session_apart(shared).await?.read(&[key]).await?;
-    Ok(rows.into_iter().next().flatten().filter(|row| !row.is_expired(&shared.clock)))
-}
-
-/// A session for one key. Where nobody owns the store it is not more than a handle.
-async fn session_apart(shared: &Shared) -> Result<Box<dyn Session>, Error> {
-    // Bound first: a borrow of the watched value must not live across an await.
-    let epoch = shared.status.borrow().epoch()?;
-    shared.store.connect(epoch).await
-}
-
-/// Writes each key for itself, likewise.
-async fn write_apart(groups: Vec<batch::Group>, shared: &Shared) -> Result<Ran, Error> {
-    let written = groups.into_iter().map(async |group| match session_apart(shared).await {
-        // Its requests are answered, whatever came of it.
-        Ok(mut session) => drop(commit_or_divide(session.as_mut(), vec![group], shared).await),
-        Err(error) => group.fail(&error),
-    });
-    join_all(written).await;
-    Ok(Ran { answered: Instant::now(), bytes: 0 })
-}
-
-/// Commits the groups together, and one by one what the store refuses so; says when it answered.
-async fn commit_or_divide(
-    session: &mut dyn Session,
-    groups: Vec<batch::Group>,
-    shared: &Shared,
-) -> Result<Instant, Error> {
-    let mut refused = VecDeque::new();
-    let mut outcome = commit(session, groups, shared, &mut refused).await;
-    // One request was refused: the others must not suffer for it, so each key goes again on its own, and then each request.
-    while let Some(group) = refused.pop_front() {
-        match &outcome {
-            Ok(_) => outcome = commit(session, vec![group], shared, &mut refused).await,
-            // The session went meanwhile, and these were not sent.
-            Err(lost) => group.fail(&Error::new(Kind::Unavailable, lost.to_string())),
-        }
-    }
-    outcome
 }
 
 /// Commits the groups, one per key, together and answers their requests; says when.
@@ -592,17 +536,12 @@ async fn write<'s>(
     groups: &mut [batch::Group],
     shared: &'s Shared,
 ) -> Result<Sent<'s>, Error> {
-    let is_shared = shared.is_shared();
-    // What a row that has expired was replaced by has created it. A store that several share looks itself.
-    let may_expire = shared.may_expire.load(Relaxed) && shared.config.batching == Batching::On && !is_shared;
+    // What a row that has expired was replaced by has created it.
+    let may_expire = shared.may_expire.load(Relaxed) && shared.config.batching == Batching::On;
     let keeps_events = shared.events.keeps_all();
-    // Whether another server has written it, with a version not less than ours.
-    let mut is_newer = false;
-    let is_read = |group: &batch::Group, is_newer: bool| {
-        may_expire || is_newer || group.is_conditional() || group.asks_if_present(keeps_events)
-    };
-    let mut conditional: Vec<Key> =
-        groups.iter().filter(|group| is_read(group, false)).map(|group| group.key().clone()).collect();
+    let is_read =
+        |group: &&batch::Group| may_expire || group.is_conditional() || group.asks_if_present(keeps_events);
+    let conditional: Vec<Key> = groups.iter().filter(is_read).map(|group| group.key().clone()).collect();
     // A clear between the look and the write would remove the row that decides.
     let _no_clear = if conditional.is_empty() {
         None
@@ -613,8 +552,6 @@ async fn write<'s>(
         Some(no_clear)
     };
     let mut tries = 0;
-    let until = Instant::now() + shared.config.queue_wait_max;
-    let is_last = |tries: usize| tries >= RETRIES_MAX && !(is_shared && Instant::now() < until);
     loop {
         session.begin_decision();
         let mut current = Vec::with_capacity(conditional.len());
@@ -627,37 +564,15 @@ async fn write<'s>(
                 })?;
             current.extend(rows);
         }
-        if is_shared {
-            for row in current.iter().flatten() {
-                shared.last_version.fetch_max(row.version().0, Relaxed);
-            }
-        }
         let mut current = current.into_iter();
         for group in &mut *groups {
-            let stored = is_read(group, is_newer).then(|| current.next().flatten());
+            let stored = is_read(&&*group).then(|| current.next().flatten());
             let repeat = |idempotency: &Idempotency| shared.events.repeat(&idempotency.id);
             group.decide(stored, &shared.clock, repeat, || shared.next_version());
         }
         if shared.config.batching == Batching::Off {
             // Writes have no order, and so no events.
             return Ok((session.write(&batch::writes(groups)).await?, None));
-        }
-        if is_shared {
-            // Nobody sees the writes of all servers, so there are no events.
-            match session.write(&batch::writes(groups)).await {
-                Ok(found) if !found.contains(&Found::Newer) => return Ok((found, None)),
-                Err(error) if error.kind() != Kind::Retry || is_last(tries) => return Err(error),
-                Ok(_) if is_last(tries) => {
-                    return Err(Error::new(Kind::Retry, "other servers write this key all the time"));
-                }
-                Ok(_) => {
-                    is_newer = true;
-                    conditional = groups.iter().map(|group| group.key().clone()).collect();
-                }
-                Err(_) => {}
-            }
-            tries += 1;
-            continue;
         }
         let ticket = shared.events.begin(|| shared.next_version());
         let is_stored = keeps_events || groups.iter().any(batch::Group::is_idempotent);
@@ -673,7 +588,7 @@ async fn write<'s>(
             Err(error) if error.kind() == Kind::Unknown => return Err(error),
             Err(error) => {
                 ticket.end_without();
-                if error.kind() != Kind::Retry || is_last(tries) {
+                if error.kind() != Kind::Retry || tries == RETRIES_MAX {
                     return Err(error);
                 }
                 tries += 1;
