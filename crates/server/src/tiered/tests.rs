@@ -1,5 +1,6 @@
 //! The races of docs/consistency.md, each with the order of events that would show it.
 
+mod shared;
 mod unordered;
 
 use super::*;

@@ -5,7 +5,6 @@
 
 use super::batch::{self, Group};
 use super::replies::answer_batch;
-use super::worker::{RETRIES_MAX, Ran};
 use super::{Batching, ReadRequest, Shared};
 use crate::{Error, Found, Kind, Session};
 use futures_util::future::join_all;
@@ -15,7 +14,8 @@ use std::slice;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-pub(super) async fn read(mut batch: Vec<ReadRequest>, shared: &Shared) -> Result<Ran, Error> {
+/// Reads the keys of a batch and answers its requests; how many bytes that were.
+pub(super) async fn read(mut batch: Vec<ReadRequest>, shared: &Shared) -> usize {
     batch.sort_by(|a, b| a.key.cmp(&b.key));
     let mut keys: Vec<Vec<ReadRequest>> = Vec::new();
     for request in batch {
@@ -30,8 +30,7 @@ pub(super) async fn read(mut batch: Vec<ReadRequest>, shared: &Shared) -> Result
         answer_batch(|| requests.into_iter().for_each(|mut request| request.reply.give(row.clone())));
         bytes
     });
-    let bytes = join_all(read).await.into_iter().sum();
-    Ok(Ran { answered: Instant::now(), bytes })
+    join_all(read).await.into_iter().sum()
 }
 
 async fn read_one(key: Key, shared: &Shared) -> Result<Option<Row>, Error> {
@@ -46,13 +45,13 @@ async fn session(shared: &Shared) -> Result<Box<dyn Session>, Error> {
     shared.store.connect(epoch).await
 }
 
-pub(super) async fn write(groups: Vec<Group>, shared: &Shared) -> Result<Ran, Error> {
+/// Writes the keys of a batch and answers its requests.
+pub(super) async fn write(groups: Vec<Group>, shared: &Shared) {
     let written = groups.into_iter().map(async |group| match session(shared).await {
         Ok(mut session) => commit(session.as_mut(), group, shared).await,
         Err(error) => group.fail(&error),
     });
     join_all(written).await;
-    Ok(Ran { answered: Instant::now(), bytes: 0 })
 }
 
 /// Writes a key and answers its requests; one by one if the store refuses something of them.
@@ -73,8 +72,8 @@ async fn commit(session: &mut dyn Session, group: Group, shared: &Shared) {
     }
 }
 
-/// Decides the preconditions and writes, again and again while other servers are faster: at least a few times, and for as long as a
-/// request may wait in a queue. There are no events: nobody sees the writes of all servers.
+/// Decides the preconditions and writes, again and again while other servers are faster, for as long as a request may wait in a
+/// queue. There are no events: nobody sees the writes of all servers.
 async fn write_one(
     session: &mut dyn Session,
     group: &mut Group,
@@ -83,7 +82,6 @@ async fn write_one(
     let until = Instant::now() + shared.config.queue_wait_max;
     // Without a condition the store looks itself; but what it has must be known if that is not older than our version.
     let mut is_read = group.is_conditional();
-    let mut tries = 0;
     loop {
         session.begin_decision();
         let stored = if is_read {
@@ -98,12 +96,11 @@ async fn write_one(
         match session.write(&batch::writes(slice::from_ref(group))).await {
             Ok(found) if !found.contains(&Found::Newer) => return Ok(found),
             Err(error) if error.kind() != Kind::Retry => return Err(error),
-            _ if tries >= RETRIES_MAX && Instant::now() > until => {
+            _ if Instant::now() > until => {
                 return Err(Error::new(Kind::Retry, "other servers write this key all the time"));
             }
             Ok(_) => is_read = true,
             Err(_) => {}
         }
-        tries += 1;
     }
 }

@@ -2,7 +2,8 @@
 
 use super::super::memory::list;
 use super::super::{
-    Answer, Error, EventBlock, Found, Kind, Lease, Listed, Listing, Part, Session, Store, Workers,
+    Answer, Capabilities, Error, EventBlock, Found, Kind, Lease, Listed, Listing, Part, Session, Store,
+    Workers, Writers,
 };
 use kv::{Change, Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
@@ -30,6 +31,7 @@ pub struct Scripted {
     events: Arc<Mutex<Vec<EventBlock>>>,
     steps: mpsc::Sender<Step>,
     epoch: AtomicU64,
+    writers: Writers,
 }
 
 /// Where a test meets the calls, in the order they come.
@@ -59,6 +61,7 @@ impl Scripted {
                 events: Arc::default(),
                 steps: sender,
                 epoch: AtomicU64::new(0),
+                writers: Writers::Owner,
             },
             Stage { steps: receiver },
         )
@@ -66,6 +69,11 @@ impl Scripted {
 }
 
 impl Scripted {
+    /// The same, said to be written by these.
+    pub fn written_by(self, writers: Writers) -> Scripted {
+        Scripted { writers, ..self }
+    }
+
     /// Holds a row from the start.
     pub fn hold(&self, row: Row) {
         let key = Key::new(row.key()).expect("a row's key is one");
@@ -146,6 +154,10 @@ impl Store for Scripted {
         let (rows, events) = (Arc::clone(&self.rows), Arc::clone(&self.events));
         let session = ScriptedSession { rows, events, steps: self.steps.clone() };
         Box::pin(async { Ok(Box::new(session) as Box<dyn Session>) })
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { writers: self.writers, ..Capabilities::OWNED }
     }
 
     fn workers(&self) -> Workers {
