@@ -191,6 +191,11 @@ impl Search {
         Search { plan, first_rps, spent_secs: 0.0, missing: 0, tallies: Vec::new() }
     }
 
+    /// The tries so far by rate, ascending.
+    pub fn tallies(&self) -> &[Tally] {
+        &self.tallies
+    }
+
     /// What came of a try, and how long it took in all.
     pub fn take(&mut self, rate_rps: f64, window_secs: f64, outcome: &Outcome, took_secs: f64) {
         self.spent_secs += took_secs;

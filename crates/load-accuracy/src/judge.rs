@@ -220,6 +220,7 @@ mod tests {
             us_min: us(1.0),
             us_p50: us(1000.0),
             us_p90: us(1800.0),
+            us_p95: us(1900.0),
             us_p99: us(1980.0),
             us_p999: us(1998.0),
             us_max: us(2000.0),

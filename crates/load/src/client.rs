@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
 /// The longest rest.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// How much of an answer that is not good is kept, in bytes.
+const RECEIVED_BYTES_MAX: usize = 1 << 10;
 /// What is read at once, in bytes. Most answers fit, so that one read brings all of them.
 const READ_BYTES: usize = 64 << 10;
 
@@ -97,6 +99,8 @@ pub(super) struct Client {
     unexpected_data: bool,
     /// To the last request.
     pub(super) answer: Answer,
+    /// The beginning of what arrived, where that was not all of a good answer.
+    pub(super) received: Vec<u8>,
     rest: Duration,
 }
 
@@ -118,6 +122,7 @@ impl Client {
             peer_closed: false,
             unexpected_data: false,
             answer: Answer::default(),
+            received: Vec::new(),
             rest: BACKOFF_MIN,
         }
     }
@@ -134,6 +139,7 @@ impl Client {
     pub(super) fn send(&mut self, shared: &mut Shared) -> io::Result<Step> {
         self.sent = 0;
         self.answer.reset();
+        self.received.clear();
         self.connection = Connection::Kept;
         if self.unexpected_data {
             // Whatever comes next could be the rest of that, so it is not to be taken for this request's answer.
@@ -232,7 +238,7 @@ impl Client {
             match stream.read(&mut shared.scratch) {
                 Ok(0) => return self.at_end(shared),
                 Ok(bytes) => match self.answer.take(&shared.scratch[..bytes], &self.request) {
-                    Ok(true) => return self.answered(shared),
+                    Ok(true) => return self.answered(shared, bytes),
                     // A short read means that nothing is left, so asking again would be a system call for nothing;
                     // but at the end of the stream no edge will follow.
                     Ok(false)
@@ -240,10 +246,14 @@ impl Client {
                             && !self.peer_closed
                             && stream.short_read_is_all() =>
                     {
+                        self.keep(&shared.scratch[..bytes]);
                         return Step::Wait;
                     }
-                    Ok(false) => {}
-                    Err(fault) => return self.lost(fault),
+                    Ok(false) => self.keep(&shared.scratch[..bytes]),
+                    Err(fault) => {
+                        self.keep(&shared.scratch[..bytes]);
+                        return self.lost(fault);
+                    }
                 },
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
@@ -255,7 +265,14 @@ impl Client {
         }
     }
 
-    fn answered(&mut self, shared: &Shared) -> Step {
+    /// Keeps the beginning of an answer that is not there as a whole, or not good.
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = RECEIVED_BYTES_MAX.saturating_sub(self.received.len());
+        self.received.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    /// The answer is complete with the last `bytes` that were read.
+    fn answered(&mut self, shared: &Shared, bytes: usize) -> Step {
         // An answer before the end of the request leaves the rest of it on a connection that nobody will read. Where
         // each request has a connection of its own, this end does not wait for a server that keeps it open anyway.
         let is_last = shared.options.connect == Connect::Each || !self.answer.keeps_alive();
@@ -264,12 +281,15 @@ impl Client {
         }
         self.rest = BACKOFF_MIN;
         let result = self.answer.verdict(&self.request, shared.options.absent_is_success);
+        if result.is_err() {
+            self.keep(&shared.scratch[..bytes]);
+        }
         Step::Over { result, broken: false }
     }
 
     fn at_end(&mut self, shared: &Shared) -> Step {
         match self.answer.end() {
-            Ok(()) => self.answered(shared),
+            Ok(()) => self.answered(shared, 0),
             Err(fault) => self.lost(fault),
         }
     }

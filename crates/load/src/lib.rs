@@ -41,12 +41,15 @@ mod tally;
 mod staleness;
 mod preload;
 mod early_end;
+mod failure;
+mod conditions;
 mod measure;
 pub mod workers;
 #[cfg(feature = "test-support")]
 pub mod fuzz;
 
 pub use answer::Fault;
+pub use conditions::{Conditions, nothing_succeeded, server_is_gone};
 pub use dialect::{DIALECTS, Dialect};
 pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
 pub use early_end::EarlyEnd;

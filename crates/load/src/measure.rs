@@ -3,10 +3,11 @@
 //! The window's instants are fixed before the first request, so every thread judges by its own clock reading whether
 //! a completion counts, and none waits for another.
 
-use super::answer::{Answer, Outcome};
+use super::answer::{Answer, Fault, Outcome};
 use super::attempt::Attempt;
 use super::client::ClientOptions;
 use super::early_end::EarlyEnd;
+use super::failure;
 use super::keys::{self, KeySpace, OperationStream};
 use super::linearizability::{self, Call, Record, Value};
 use super::reactor::{Driver, Reactor};
@@ -180,7 +181,7 @@ impl Collector<'_> {
             plan,
             window: Window::of(plan, begin),
             edges: 0,
-            series: TimeSeries::new(plan.bin, threads as usize),
+            series: TimeSeries::new(plan.bin, threads as usize, plan.offered()),
             total: Tally::new(plan.pacing.rate.is_some(), plan.kind_count()),
         }
     }
@@ -280,6 +281,10 @@ impl Driver for Measured<'_> {
         }
     }
 
+    fn failed(&mut self, fault: Fault, request: &Request, status: u16, received: &[u8]) {
+        self.recorder.failed(fault, || failure::example(fault, request, status, received));
+    }
+
     fn done(&mut self, _index: usize, attempt: &Attempt) {
         self.update_end();
         self.recorder.record(attempt);
@@ -363,6 +368,8 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         schedule: plan.pacing.rate.and_then(|rate| tally.schedule(rate.0)),
         operations: tally.operations(&kinds),
         errors: tally.errors(),
+        failures: tally.examples.clone(),
+        last_success_secs: tally.last_success.map(|time| time.as_secs_f64()),
         statuses: tally.statuses(),
         verify: plan.verify.to_string(),
         verified: tally.verified,

@@ -5,6 +5,7 @@ use super::distribution::Distribution;
 use super::http_request::{HttpRequest, RequestFlags};
 use super::mix::{self, Mix, MixEntry, Operation};
 use super::pacing::Pacing;
+use super::schedule::Offered;
 use super::seconds::SECOND;
 use super::target::Target;
 use super::tls::Tls;
@@ -245,6 +246,11 @@ impl Plan {
         let names = self.mix_entries().iter().map(|entry| self.distribution_of(entry).to_string());
         let mut seen = BTreeSet::new();
         names.filter(|name| seen.insert(name.clone())).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What an open loop offers, and how long it does so before the window.
+    pub(super) fn offered(&self) -> Option<(Offered, Duration)> {
+        self.pacing.rate.map(|rate| (Offered { rate: rate.0 }, self.warmup))
     }
 
     /// How many keys there are; at least one.

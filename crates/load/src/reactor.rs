@@ -7,7 +7,7 @@
 //! clients' schedules say when requests are due, and whichever connection has been free longest carries the next; if none is
 //! free it waits, and its latency counts from when it was due.
 
-use super::answer::{Answer, Outcome};
+use super::answer::{Answer, Fault, Outcome};
 use super::attempt::Attempt;
 use super::client::{Client, ClientOptions, Shared, State, Step};
 use super::recorder::Recorder;
@@ -39,6 +39,8 @@ pub(super) trait Driver {
     fn judge(&mut self, _request: &Request, _answer: &Answer, result: Outcome) -> (Outcome, bool) {
         (result, false)
     }
+    /// A request failed; `received` is the beginning of what arrived.
+    fn failed(&mut self, _fault: Fault, _request: &Request, _status: u16, _received: &[u8]) {}
     /// A request of client `index` is over.
     fn done(&mut self, index: usize, attempt: &Attempt);
     /// Counts how clients spend their time, where that is asked for.
@@ -185,6 +187,9 @@ impl Reactor {
                 Some(_) => driver.judge(&client.request, &client.answer, result),
                 None => (result, false),
             };
+            if let Err(fault) = result {
+                driver.failed(fault, &client.request, client.answer.status, &client.received);
+            }
             // Only now: what is complete is also to be checked.
             self.now = Instant::now();
             if let Some(recorder) = driver.recorder() {

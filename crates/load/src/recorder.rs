@@ -3,12 +3,13 @@
 //! Reads no clock: every instant is a parameter.
 
 use super::Plan;
-use super::answer::Success;
+use super::answer::{Fault, Success};
 use super::attempt::{Attempt, Connection};
 use super::client::State;
 use super::schedule::Schedule;
 use super::seconds::{Current, Second};
 use super::tally::Tally;
+use kv::proto::FailureExample;
 use std::time::{Duration, Instant};
 
 /// The measured part of a run.
@@ -49,6 +50,8 @@ pub(super) struct Recorder {
     /// The second that goes on, and those that are past and not taken yet.
     current: Current,
     past: Vec<Second>,
+    /// When a request succeeded last.
+    last_success: Option<Instant>,
 }
 
 impl Recorder {
@@ -60,13 +63,15 @@ impl Recorder {
             in_flight_until: begun,
             current: Current::new(window.start, begun, bin),
             past: Vec::new(),
+            last_success: None,
         }
     }
 
     /// Counts `attempt` if it was over in the window, with its whole latency even if it began before.
     pub(super) fn record(&mut self, attempt: &Attempt) {
         let latency_ns = attempt.until.duration_since(attempt.since).as_nanos() as u64;
-        self.current.record(attempt.until, latency_ns, attempt.result.is_ok(), &mut self.past);
+        let said = (attempt.result.is_ok(), attempt.status);
+        self.current.record(attempt.until, latency_ns, said, &mut self.past);
         if !self.window.holds(attempt.until) {
             self.cut_off(attempt.sent, attempt.until);
             return;
@@ -75,6 +80,7 @@ impl Recorder {
         self.tally.count_status(attempt.status);
         match attempt.result {
             Ok(success) => {
+                self.last_success = Some(attempt.until);
                 self.tally.successes[attempt.kind].record(latency_ns);
                 self.tally.absent += u64::from(success == Success::Absent);
             }
@@ -117,6 +123,11 @@ impl Recorder {
         }
     }
 
+    /// Keeps a request that failed, if it is the first of its class.
+    pub(super) fn failed(&mut self, fault: Fault, example: impl FnOnce() -> FailureExample) {
+        self.tally.keep_example(fault, example);
+    }
+
     /// This many requests were in flight from the last call until `now`.
     pub(super) fn in_flight(&mut self, now: Instant, requests: u32) {
         let time = self.window.overlap(self.in_flight_until, now);
@@ -127,6 +138,7 @@ impl Recorder {
     /// Counts a request of an open loop that was due at `intended` and is `sent` over a connection that was free since `free_since`.
     pub(super) fn launched(&mut self, intended: Instant, free_since: Instant, sent: Instant) {
         let Some(open) = &mut self.tally.open else { return };
+        self.current.launched(sent, &mut self.past);
         if sent < self.window.start {
             return;
         }
@@ -175,14 +187,14 @@ impl Recorder {
 
     /// What was counted in the window, by one thread.
     pub(super) fn into_tally(self) -> Tally {
-        Tally { window: self.window.length(), threads: 1, ..self.tally }
+        let last_success = self.last_success.map(|at| self.window.end.saturating_duration_since(at));
+        Tally { window: self.window.length(), threads: 1, last_success, ..self.tally }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::Fault;
     use crate::mix::Operation;
     use crate::pacing::Pacing;
     use crate::plan::Kind;

@@ -81,6 +81,7 @@ impl Samples {
             us_min: self.min_ns as f64 / 1e3,
             us_p50: us(0.5),
             us_p90: us(0.9),
+            us_p95: us(0.95),
             us_p99: us(0.99),
             us_p999: us(0.999),
             us_max: self.max_ns as f64 / 1e3,

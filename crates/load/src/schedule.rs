@@ -27,6 +27,19 @@ pub(super) struct Schedule {
     due: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
+/// How many requests an open loop offers.
+#[derive(Clone, Debug)]
+pub(super) struct Offered {
+    pub(super) rate: f64,
+}
+
+impl Offered {
+    /// Requests that are due in this time from the beginning of the run.
+    pub(super) fn due(&self, secs: f64) -> f64 {
+        self.rate * secs.max(0.0)
+    }
+}
+
 /// How many instants that will not be used are drawn at most, to be counted, over all clients.
 const DRAWN_MAX: u64 = 10_000_000;
 

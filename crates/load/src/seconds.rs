@@ -4,6 +4,7 @@
 
 use super::Observer;
 use super::samples::Samples;
+use super::schedule::Offered;
 use kv::proto::{Bins, LoadEvent, SecondReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,6 +21,10 @@ pub(super) struct Second {
     /// In bins, counted from the window's start; those of the warm-up are below zero.
     pub(super) number: i64,
     successes: u64,
+    /// Requests of an open loop that were sent.
+    sent: u64,
+    /// Complete answers by status; few differ.
+    statuses: Vec<(u16, u64)>,
     /// Of all attempts.
     latency: Samples,
 }
@@ -27,19 +32,36 @@ pub(super) struct Second {
 impl Second {
     /// Nothing, yet.
     fn new(number: i64) -> Second {
-        Second { number, successes: 0, latency: Samples::new(SIGNIFICANT_DIGITS) }
+        Second {
+            number,
+            successes: 0,
+            sent: 0,
+            statuses: Vec::new(),
+            latency: Samples::new(SIGNIFICANT_DIGITS),
+        }
     }
 
     /// Keeps one attempt.
     #[inline]
-    fn record(&mut self, latency_ns: u64, success: bool) {
+    fn record(&mut self, latency_ns: u64, success: bool, status: u16) {
         self.successes += u64::from(success);
+        self.count(status, 1);
         self.latency.record(latency_ns);
+    }
+
+    #[inline]
+    fn count(&mut self, status: u16, more: u64) {
+        match self.statuses.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, count)) => *count += more,
+            None => self.statuses.push((status, more)),
+        }
     }
 
     /// Takes over what somebody else saw in the same bin, or what was seen in a bin of this second.
     fn add(&mut self, other: &Second) {
         self.successes += other.successes;
+        self.sent += other.sent;
+        other.statuses.iter().for_each(|(status, count)| self.count(*status, *count));
         self.latency.add(&other.latency);
     }
 
@@ -51,9 +73,17 @@ impl Second {
             successes: self.successes,
             latency_us_mean: latency.us_mean,
             latency_us_p50: latency.us_p50,
+            latency_us_p95: latency.us_p95,
             latency_us_p99: latency.us_p99,
             latency_us_max: latency.us_max,
+            backlog: 0,
         }
+    }
+
+    /// How often each status was answered; without an answer there is none.
+    fn statuses(&self) -> BTreeMap<String, u64> {
+        let answered = self.statuses.iter().filter(|(status, _)| *status > 0);
+        answered.map(|(status, count)| (status.to_string(), *count)).collect()
     }
 }
 
@@ -87,9 +117,22 @@ impl Current {
 
     /// Keeps an attempt that was over at `until`; gives the second that this has ended.
     #[inline]
-    pub(super) fn record(&mut self, until: Instant, latency_ns: u64, success: bool, ended: &mut Vec<Second>) {
+    pub(super) fn record(
+        &mut self,
+        until: Instant,
+        latency_ns: u64,
+        (success, status): (bool, u16),
+        ended: &mut Vec<Second>,
+    ) {
         self.pass(until, ended);
-        self.second.record(latency_ns, success);
+        self.second.record(latency_ns, success, status);
+    }
+
+    /// Counts a request that is sent.
+    #[inline]
+    pub(super) fn launched(&mut self, sent: Instant, ended: &mut Vec<Second>) {
+        self.pass(sent, ended);
+        self.second.sent += 1;
     }
 
     /// Hands over the seconds that are past at `now`.
@@ -113,15 +156,27 @@ pub(super) struct TimeSeries {
     pending: BTreeMap<i64, Second>,
     /// The second whose bins are being added.
     so_far: Option<Second>,
+    /// Of an open loop: what is due, from the beginning of the warm-up on, and how long that is.
+    offered: Option<(Offered, Duration)>,
+    /// Requests sent so far.
+    sent: u64,
     bins: Vec<SecondReport>,
     seconds: Vec<SecondReport>,
 }
 
 impl TimeSeries {
     /// Nothing, yet, of this many threads; at least one.
-    pub(super) fn new(bin: Duration, threads: usize) -> TimeSeries {
-        let (latest, pending) = (vec![i64::MIN; threads], BTreeMap::new());
-        TimeSeries { bin, latest, pending, so_far: None, bins: Vec::new(), seconds: Vec::new() }
+    pub(super) fn new(bin: Duration, threads: usize, offered: Option<(Offered, Duration)>) -> TimeSeries {
+        TimeSeries {
+            bin,
+            latest: vec![i64::MIN; threads],
+            pending: BTreeMap::new(),
+            so_far: None,
+            offered,
+            sent: 0,
+            bins: Vec::new(),
+            seconds: Vec::new(),
+        }
     }
 
     /// Adds a bin of one thread, and reports the bins that all are now past. One that the end of the window cuts off is not
@@ -139,8 +194,10 @@ impl TimeSeries {
     /// Adds the next bin, and reports it and the second that it ends.
     fn push(&mut self, bin: &Second, observer: Observer<'_>) {
         let each = whole_bins(SECOND, self.bin);
+        self.sent += bin.sent;
+        let backlog = self.backlog(bin.number + 1);
         if each > 1 {
-            let report = bin.report();
+            let report = SecondReport { backlog, ..bin.report() };
             if bin.number >= 0 {
                 self.bins.push(report);
             }
@@ -153,11 +210,20 @@ impl TimeSeries {
             self.so_far = Some(second);
             return;
         }
-        let report = second.report();
+        let report = SecondReport { backlog, ..second.report() };
         if number >= 0 {
             self.seconds.push(report);
         }
-        observer(LoadEvent::Second { second: number, report });
+        observer(LoadEvent::Second { second: number, report, statuses: second.statuses() });
+    }
+
+    /// How many requests are due and not sent when this many bins of the window are over.
+    fn backlog(&self, bins: i64) -> u64 {
+        let Some((offered, warmup)) = &self.offered else { return 0 };
+        let secs = warmup.as_secs_f64() + bins as f64 * self.bin.as_secs_f64();
+        // The last one may be due at this very instant.
+        let due = offered.due(secs).floor() as u64;
+        due.saturating_sub(self.sent)
     }
 
     /// The seconds of the window, and its bins where they are shorter.
@@ -199,14 +265,14 @@ mod tests {
 
     #[test]
     fn seconds_are_put_together_from_their_bins() {
-        let (mut series, mut heard) = (TimeSeries::new(Duration::from_millis(500), 1), Vec::new());
+        let (mut series, mut heard) = (TimeSeries::new(Duration::from_millis(500), 1, None), Vec::new());
         // Of the warm-up only half a second is left, and of the last second as much.
         for number in -1..5 {
             let mut bin = Second::new(number);
-            bin.record(1_000_000 * (number + 2) as u64, number > 0);
+            bin.record(1_000_000 * (number + 2) as u64, number > 0, 200);
             series.add(0, &bin, 9 * SECOND, &mut |event| match event {
                 LoadEvent::Bin { bin, report } => heard.push(("bin", bin, report.attempts)),
-                LoadEvent::Second { second, report } => heard.push(("second", second, report.attempts)),
+                LoadEvent::Second { second, report, .. } => heard.push(("second", second, report.attempts)),
                 _ => panic!("{event:?}"),
             });
         }
@@ -223,10 +289,10 @@ mod tests {
         let (begun, mut current) = current(1000);
         let mut ended = Vec::new();
         let at = |ms| begun + Duration::from_millis(ms);
-        current.record(at(999), 5_000, true, &mut ended);
+        current.record(at(999), 5_000, (true, 200), &mut ended);
         current.pass(at(999), &mut ended);
         assert!(ended.is_empty());
-        current.record(at(3000), 7_000, false, &mut ended);
+        current.record(at(3000), 7_000, (false, 500), &mut ended);
         let counts: Vec<(i64, u64)> =
             ended.iter().map(|second| (second.number, second.report().attempts)).collect();
         assert_eq!(counts, [(-1, 1), (0, 0), (1, 0)]);
@@ -240,10 +306,10 @@ mod tests {
     fn a_second_of_several_threads_is_reported_when_the_last_has_passed_it() {
         let second = |number, ns: u64, success| {
             let mut second = Second::new(number);
-            second.record(ns, success);
+            second.record(ns, success, 200);
             second
         };
-        let (mut series, mut events) = (TimeSeries::new(SECOND, 2), Vec::new());
+        let (mut series, mut events) = (TimeSeries::new(SECOND, 2, None), Vec::new());
         for (thread, bin) in [
             (0, second(0, 1_000_000, true)),
             (0, second(1, 1_000_000, true)),
@@ -254,7 +320,8 @@ mod tests {
             assert!(events.is_empty() || bin.number == 1);
             series.add(thread, &bin, SECOND + SECOND / 2, &mut |event| events.push(event));
         }
-        let [LoadEvent::Second { second: 0, report }] = events[..] else { panic!("{events:?}") };
+        let [LoadEvent::Second { second: 0, report, statuses }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(statuses.get("200"), Some(&2));
         assert_eq!((report.attempts, report.successes), (2, 1));
         assert_eq!((report.latency_us_mean, report.latency_us_max), (2000.0, 3000.0));
         assert!((report.latency_us_p50 - 1000.0).abs() < 10.0, "{report:?}");

@@ -6,7 +6,7 @@ use super::answer::Fault;
 use super::mix::Operation;
 use super::plan::Kind;
 use super::samples::Samples;
-use kv::proto::{Bucket, Latency, OperationReport, ScheduleReport};
+use kv::proto::{Bucket, FailureExample, Latency, OperationReport, ScheduleReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,6 +34,10 @@ pub(super) struct Tally {
     pub(super) failures: Samples,
     /// By `fault as usize`.
     pub(super) faults: [u64; Fault::ALL.len()],
+    /// One of each class.
+    pub(super) examples: Vec<FailureExample>,
+    /// How long before the end of the window the last request succeeded.
+    pub(super) last_success: Option<Duration>,
     pub(super) absent: u64,
     /// Reads whose value was compared as a whole.
     pub(super) verified: u64,
@@ -94,6 +98,12 @@ impl Tally {
         self.attempts.iter_mut().zip(&other.attempts).for_each(add);
         self.faults.iter_mut().zip(&other.faults).for_each(add);
         self.statuses.iter_mut().zip(&other.statuses).for_each(add);
+        for example in &other.examples {
+            if !self.examples.iter().any(|known| known.class == example.class) {
+                self.examples.push(example.clone());
+            }
+        }
+        self.last_success = [self.last_success, other.last_success].into_iter().flatten().min();
         self.absent += other.absent;
         self.verified += other.verified;
         self.connects += other.connects;
@@ -105,6 +115,14 @@ impl Tally {
         self.edge_secs += other.edge_secs;
         if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
             mine.add(theirs);
+        }
+    }
+
+    /// Keeps a request that failed, if it is the first of its class.
+    pub(super) fn keep_example(&mut self, fault: Fault, example: impl FnOnce() -> FailureExample) {
+        let class = Fault::ALL[fault as usize].1;
+        if !self.examples.iter().any(|known| known.class == class) {
+            self.examples.push(FailureExample { class: class.to_owned(), ..example() });
         }
     }
 

@@ -35,6 +35,9 @@ pub enum LoadEvent {
         /// What was seen in it.
         #[serde(flatten)]
         report: SecondReport,
+        /// Complete answers by their status.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        statuses: BTreeMap<String, u64>,
     },
     /// They are past a bin of it that is shorter than a second; only where `--bin` asked for such.
     Bin {
@@ -113,6 +116,12 @@ pub struct LoadReport {
     /// `short_body`), `wrong_length`, `slow_body`, `timeout`, `malformed`, `wrong_value`, `stale_value`, `http_4xx`, `http_429`,
     /// `http_5xx`, `http_503_not_applied`, `http_503_unknown`, `http_504`, `unexpected_status`, `unexpected_body`, `tls`.
     pub errors: BTreeMap<String, u64>,
+    /// Of each class of failures one request with its answer; empty in reports from before there were any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<FailureExample>,
+    /// How long before the end of the window the last request succeeded. `None` where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_success_secs: Option<f64>,
     /// Complete answers by their status; empty in reports from before they were counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub statuses: BTreeMap<String, u64>,
@@ -168,6 +177,22 @@ pub struct LoadReport {
     /// The workers among which the clients were divided; empty where this process was the only one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerReport>,
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FailureExample {
+    /// The class that it is counted in.
+    pub class: String,
+    /// The beginning of what was sent, without the value of `Authorization`.
+    pub request: String,
+    /// Of the answer; 0 where none was complete.
+    pub status: u16,
+    /// What would have been a success.
+    pub expected: String,
+    /// The beginning of what arrived; empty where nothing did.
+    pub received: String,
 }
 
 /// Whether the operations of a run are linearizable.
@@ -298,12 +323,18 @@ pub struct SecondReport {
     /// Median, to two digits, here and below; 0 in reports from before it was kept.
     #[serde(default)]
     pub latency_us_p50: f64,
+    /// 95th percentile.
+    #[serde(default)]
+    pub latency_us_p95: f64,
     /// 99th percentile.
     #[serde(default)]
     pub latency_us_p99: f64,
     /// Longest.
     #[serde(default)]
     pub latency_us_max: f64,
+    /// Of an open loop: requests that were due at its end and not sent.
+    #[serde(default)]
+    pub backlog: u64,
 }
 
 /// A latency distribution, in microseconds. All zero where `count` is.
@@ -320,6 +351,9 @@ pub struct Latency {
     pub us_p50: f64,
     /// 90th percentile.
     pub us_p90: f64,
+    /// 95th percentile; 0 in reports from before it was kept.
+    #[serde(default)]
+    pub us_p95: f64,
     /// 99th percentile.
     pub us_p99: f64,
     /// 99.9th percentile.

@@ -9,8 +9,8 @@ mod selftest;
 
 pub use link::{LinkAccount, LinkDirection};
 pub use load::{
-    Bins, Bucket, LOAD_REPORT_SCHEMA, Latency, LinearizabilityReport, LoadEvent, LoadReport, OperationReport,
-    ScheduleReport, SecondReport, WorkerReport,
+    Bins, Bucket, FailureExample, LOAD_REPORT_SCHEMA, Latency, LinearizabilityReport, LoadEvent, LoadReport,
+    OperationReport, ScheduleReport, SecondReport, WorkerReport,
 };
 pub use path::{BadKey, is_well_encoded, key_of_path, key_of_plain_path};
 pub use selftest::{AccuracyCheck, CheckOutcome, SelftestReport};

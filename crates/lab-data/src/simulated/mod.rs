@@ -310,6 +310,7 @@ impl Network<'_> {
             us_min: self.latencies.min() as f64 / 1e3,
             us_p50: quantile(0.5),
             us_p90: quantile(0.9),
+            us_p95: quantile(0.95),
             us_p99: quantile(0.99),
             us_p999: quantile(0.999),
             us_max: self.latencies.max() as f64 / 1e3,

@@ -31,6 +31,7 @@ mod linearizability;
 mod link;
 mod listen;
 mod load;
+mod load_gates;
 mod memory;
 mod many_keys;
 mod open_loop;

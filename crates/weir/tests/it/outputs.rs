@@ -249,7 +249,7 @@ fn a_run_that_is_told_to_ends_its_window_and_reports_what_was_measured() {
         let (mut seconds, mut bins, mut edges, mut report) = (Vec::new(), Vec::new(), 0, None);
         for line in lines {
             match serde_json::from_str(&line).unwrap() {
-                LoadEvent::Second { second, report } => {
+                LoadEvent::Second { second, report, .. } => {
                     assert_eq!(second, seconds.len() as i64, "{line}");
                     seconds.push(report);
                     if second == 0 {

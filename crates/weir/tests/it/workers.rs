@@ -161,7 +161,19 @@ fn workers_ask_for_what_one_process_would() {
 fn a_rate_is_that_of_all_workers_together() {
     let server = Server::start("memory:", &[]);
     let worker = worker();
-    let flags = ["--clients", "8", "--rate", "500", "--warmup", "100ms", "--window", "1s", "--json"];
+    let flags = [
+        "--workload",
+        "get_popular",
+        "--clients",
+        "8",
+        "--rate",
+        "500",
+        "--warmup",
+        "100ms",
+        "--window",
+        "1s",
+        "--json",
+    ];
     let report = report(&coordinator(server.address, &[&*worker; 3], &flags).output().unwrap());
     let schedule = report.schedule.unwrap();
     // Each worker has a window of its own, and an instant at its edge may fall to either side.
@@ -214,7 +226,7 @@ fn a_dialect_of_a_file_and_all_values_are_verified_as_in_one_process() {
 fn the_table_says_who_drove_the_clients() {
     let server = Server::start("memory:", &[]);
     let worker = worker();
-    let flags = ["--clients", "5", "--warmup", "0s", "--window", "200ms"];
+    let flags = ["--workload", "get_popular", "--clients", "5", "--warmup", "0s", "--window", "200ms"];
     let output = coordinator(server.address, &[&worker, &worker], &flags).output().unwrap();
     let told = text(&output.stdout);
     let line = format!("workers     clients 3 by `{worker}`, 2 by `{worker}`; all began within ");

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kv::proto::{LoadEvent, SecondReport};
 use kv::units;
 use load::Plan;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Between two redraws on a terminal, unless something else is asked for.
@@ -73,6 +73,12 @@ struct State {
     every: usize,
     /// The seconds of the warm-up or of the window that no line has shown.
     not_shown: Vec<SecondReport>,
+    /// Their answers by status.
+    statuses: BTreeMap<String, u64>,
+    /// Of an open loop: what is offered per second.
+    offered_rps: Option<f64>,
+    /// Whether statuses are shown: operations on keys are judged by more than that.
+    has_statuses: bool,
     /// Goodput of the last seconds, warm-up included, the latest at the end.
     rates: VecDeque<f64>,
 }
@@ -84,6 +90,9 @@ impl State {
             window: plan.window,
             every: (every.as_secs_f64().ceil() as usize).max(1),
             not_shown: Vec::new(),
+            statuses: BTreeMap::new(),
+            offered_rps: plan.pacing.rate.map(|rate| rate.0),
+            has_statuses: !plan.is_key_value(),
             rates: VecDeque::new(),
         }
     }
@@ -91,20 +100,25 @@ impl State {
     /// The line that is to be shown now, if there is one. `is_due` says whether it is time for one by the clock: seconds go by their
     /// number instead, as one that is reported late is followed by one in time.
     fn hear(&mut self, event: &LoadEvent, is_due: bool) -> Option<String> {
-        match *event {
+        match event {
             LoadEvent::Preloading { requests, of } if is_due => {
-                let [requests, of] = [requests, of].map(|count| units::short(count as f64));
+                let [requests, of] = [requests, of].map(|count| units::short(*count as f64));
                 Some(format!("preload  {requests} of {of} requests"))
             }
-            LoadEvent::Second { second, report } => {
+            LoadEvent::Second { second, report, statuses } => {
+                let second = *second;
                 if second == 0 {
                     self.not_shown.clear();
+                    self.statuses.clear();
+                }
+                for (status, count) in statuses {
+                    *self.statuses.entry(status.clone()).or_default() += count;
                 }
                 self.rates.push_back(report.successes as f64);
                 if self.rates.len() > SPARKS_MAX {
                     self.rates.pop_front();
                 }
-                self.not_shown.push(report);
+                self.not_shown.push(*report);
                 (self.not_shown.len() >= self.every).then(|| self.line(second))
             }
             _ => None,
@@ -129,11 +143,19 @@ impl State {
             ..0 => ("warm-up", self.warmup.as_secs_f64().ceil() as i64 + second + 1, self.warmup),
             0.. => ("window", second + 1, self.window),
         };
+        // The last one tells how it is now.
+        let backlog = seconds.last().map_or(0, |second| second.backlog);
+        let offered = self.offered_rps.map_or_else(String::new, |rate| {
+            format!(" of {} offered, backlog {backlog}", units::short(rate))
+        });
+        let statuses = std::mem::take(&mut self.statuses).into_iter().filter(|_| self.has_statuses);
+        let statuses: String = statuses.map(|(status, count)| format!("  {status} × {count}")).collect();
         format!(
-            "{phase:<7}  {over:>3}s of {}  {:>5} req/s  p50 {}  p99 {}  max {}  {}",
+            "{phase:<7}  {over:>3}s of {}  {:>5} req/s{offered}  p50 {}  p95 {}  p99 {}  max {}  {}{statuses}",
             units::Span(of),
             units::short(rate),
             highest(at_most, |second| second.latency_us_p50),
+            highest(at_most, |second| second.latency_us_p95),
             highest(at_most, |second| second.latency_us_p99),
             highest("", |second| second.latency_us_max),
             counted(sum(|second| second.attempts.saturating_sub(second.successes)), "error"),
@@ -158,19 +180,30 @@ mod tests {
             successes,
             latency_us_mean: p99_us / 4.0,
             latency_us_p50: p99_us / 4.0,
+            latency_us_p95: p99_us / 2.0,
             latency_us_p99: p99_us,
             latency_us_max: p99_us * 2.0,
+            backlog: 7,
         }
     }
 
     /// Of a run with a warm-up of 2 s and a window of 30 s that shows a line every so many seconds.
     fn state(every: u64) -> State {
-        let plan = clap::Parser::parse_from(["load", "http://host:1", "--warmup", "2s", "--window", "30s"]);
+        let plan = clap::Parser::parse_from([
+            "load",
+            "http://host:1",
+            "--warmup",
+            "2s",
+            "--window",
+            "30s",
+            "--keys",
+            "10",
+        ]);
         State::new(&plan, Duration::from_secs(every))
     }
 
     fn hear(state: &mut State, second: i64, report: SecondReport) -> Option<String> {
-        state.hear(&LoadEvent::Second { second, report }, false)
+        state.hear(&LoadEvent::Second { second, report, statuses: BTreeMap::new() }, false)
     }
 
     #[test]
@@ -190,6 +223,17 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_shown_beside_what_is_offered_and_statuses_as_they_came() {
+        let plan = clap::Parser::parse_from(["load", "http://host:1/x", "--rate", "2k"]);
+        let mut state = State::new(&plan, Duration::from_secs(1));
+        let statuses = [("200".to_owned(), 1500), ("503".to_owned(), 3)].into();
+        let event = LoadEvent::Second { second: 0, report: second(1500, 3, 100.0), statuses };
+        let line = state.hear(&event, false).unwrap();
+        assert!(line.contains("1.50k req/s of 2.00k offered, backlog 7  p50 "), "{line}");
+        assert!(line.ends_with("  3 errors  200 × 1500  503 × 3"), "{line}");
+    }
+
+    #[test]
     fn curves_have_the_last_forty_seconds() {
         let mut state = state(1);
         for number in 1..=60 {
@@ -206,7 +250,7 @@ mod tests {
     #[test]
     fn a_second_without_requests_has_no_latency() {
         let line = hear(&mut state(1), 1, second(0, 0, 0.0));
-        assert_eq!(line.unwrap(), "window     2s of 30s      0 req/s  p50 –  p99 –  max –  0 errors");
+        assert_eq!(line.unwrap(), "window     2s of 30s      0 req/s  p50 –  p95 –  p99 –  max –  0 errors");
     }
 
     #[test]
@@ -225,14 +269,14 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "warm-up    2s of 2s    100 req/s  p50 ≤ 25.0 µs  p99 ≤ 100 µs  max 200 µs  5 errors",
-                "window     2s of 30s  1.50k req/s  p50 ≤ 2.00 ms  p99 ≤ 8.00 ms  max 16.0 ms  1 error",
+                "warm-up    2s of 2s    100 req/s  p50 ≤ 25.0 µs  p95 ≤ 50.0 µs  p99 ≤ 100 µs  max 200 µs  5 errors",
+                "window     2s of 30s  1.50k req/s  p50 ≤ 2.00 ms  p95 ≤ 4.00 ms  p99 ≤ 8.00 ms  max 16.0 ms  1 error",
             ]
         );
         state.every = 1;
         assert_eq!(
             hear(&mut state, 3, second(3000, 0, 1000.0)).unwrap(),
-            "window     4s of 30s  3.00k req/s  p50 ≤ 250 µs  p99 ≤ 1.00 ms  max 2.00 ms  0 errors"
+            "window     4s of 30s  3.00k req/s  p50 ≤ 250 µs  p95 ≤ 500 µs  p99 ≤ 1.00 ms  max 2.00 ms  0 errors"
         );
     }
 }

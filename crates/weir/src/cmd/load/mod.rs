@@ -4,16 +4,22 @@
 //! distributions and seconds.
 
 mod files;
+#[cfg(feature = "lab")]
+mod find;
 mod live;
 mod text;
 
-use super::{complain, counted, note, say, say_json};
+use super::{complain, counted, say, say_json};
 use kv::Error;
-use kv::proto::{LOAD_REPORT_SCHEMA, LinearizabilityReport, LoadEvent};
+use kv::proto::{LOAD_REPORT_SCHEMA, LinearizabilityReport, LoadEvent, LoadReport};
 use live::Live;
-use load::{self, DIALECTS, DISTRIBUTIONS, EarlyEnd, Plan, WORKLOADS};
+use load::{self, Conditions, DIALECTS, DISTRIBUTIONS, EarlyEnd, Plan, WORKLOADS};
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
 use std::fmt::Write;
 use std::io::{self, BufRead};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -35,6 +41,25 @@ pub(crate) struct Args {
     /// Command of a process that sends a share of the load, as in 'ssh host weir load-worker'; repeatable
     #[arg(long = "worker", value_name = "COMMAND", help_heading = "Load")]
     workers: Vec<String>,
+
+    /// Exit with 3 if one of these holds, as in 'p99>20ms,errors>0.1%,rate<1000/s'
+    #[arg(long, value_name = "CONDITIONS", help_heading = "Result")]
+    fail_if: Option<Conditions>,
+
+    /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'
+    #[cfg(feature = "lab")]
+    #[arg(long, value_name = "CONDITIONS", conflicts_with_all = ["rate", "think", "workers", "fail_if", "events", "hdr", "seconds"], help_heading = "Result")]
+    find_rate: Option<Conditions>,
+
+    /// Find the highest throughput and the knee over numbers of clients
+    #[cfg(feature = "lab")]
+    #[arg(long, conflicts_with_all = ["find_rate", "rate", "workers", "fail_if", "events", "hdr", "seconds"], help_heading = "Result")]
+    find_capacity: bool,
+
+    /// How long such a search may take
+    #[cfg(feature = "lab")]
+    #[arg(long, value_name = "TIME", value_parser = load::span, default_value = "60s", help_heading = "Result")]
+    within: Duration,
 
     /// Print the report as one JSON document
     #[arg(long, conflicts_with = "events", help_heading = "Output")]
@@ -81,7 +106,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     match args.until_stdin_ends {
         true => until_stdin_ends(args),
-        false => carry_out(args, &EarlyEnd::default()),
+        false => {
+            let early_end = Arc::new(EarlyEnd::default());
+            let ends_at_once = Arc::new(AtomicBool::new(true));
+            if args.workers.is_empty() {
+                end_at_interrupt(&early_end, &ends_at_once)?;
+            }
+            carry_out(args, &early_end, &ends_at_once)
+        }
     }
 }
 
@@ -101,11 +133,25 @@ fn until_stdin_ends(args: Args) -> Result<(), Error> {
         // The receiver is gone if the run is over, and then the process ends.
         let _ = input.send(Err(Error::new("whoever started this is gone")));
     });
-    thread::spawn(move || sender.send(carry_out(args, &early_end)));
+    let ends_at_once = Arc::default();
+    thread::spawn(move || sender.send(carry_out(args, &early_end, &ends_at_once)));
     first.recv().unwrap_or_else(|_| Err(Error::new("the run broke off")))
 }
 
-fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
+/// Has Ctrl-C end the window, so that there is a report; it ends the process where none can be, and the second time.
+fn end_at_interrupt(early_end: &Arc<EarlyEnd>, ends_at_once: &Arc<AtomicBool>) -> Result<(), Error> {
+    /// As a shell has it for a process that Ctrl-C ended.
+    const INTERRUPTED: i32 = 130;
+    let failed = |error| Error::new(format_args!("cannot wait for signals: {error}"));
+    flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(ends_at_once)).map_err(failed)?;
+    flag::register(SIGINT, Arc::clone(ends_at_once)).map_err(failed)?;
+    let mut signals = Signals::new([SIGINT]).map_err(failed)?;
+    let early_end = Arc::clone(early_end);
+    thread::spawn(move || signals.forever().for_each(|_| early_end.request()));
+    Ok(())
+}
+
+fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Result<(), Error> {
     let Some(mut plan) = args.plan else {
         match args.list {
             true => say(list()),
@@ -113,6 +159,18 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
         }
         return Ok(());
     };
+    #[cfg(feature = "lab")]
+    {
+        let shown = (args.json, args.quiet);
+        // There is no report so far.
+        ends_at_once.store(true, Ordering::SeqCst);
+        if let Some(wanted) = &args.find_rate {
+            return find::rate(&plan, wanted, args.within, shown);
+        }
+        if args.find_capacity {
+            return find::capacity(&plan, args.within, shown);
+        }
+    }
     let wants_histograms = plan.histogram;
     if let Some(prefix) = &args.hdr {
         plan.histogram = true;
@@ -128,6 +186,9 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
     let mut live = Live::start(&plan, interval);
     let mut observer = |event| {
         live.hear(&event);
+        if !matches!(event, LoadEvent::Preloading { .. }) {
+            ends_at_once.store(false, Ordering::SeqCst);
+        }
         let is_shown_only = matches!(
             event,
             LoadEvent::Preloading { .. }
@@ -150,20 +211,25 @@ fn carry_out(args: Args, early_end: &EarlyEnd) -> Result<(), Error> {
         report.histograms.clear();
     }
     failures.extend(report.linearizability.as_ref().and_then(not_linearizable));
+    failures.extend(gates(args.fail_if.as_ref(), &report));
     match (args.json, args.events) {
         (true, _) => say_json(&report)?,
         (_, true) => say_json(&LoadEvent::Report(Box::new(report)))?,
-        _ => {
-            say(text::table(&plan, &report).trim_end());
-            if report.successes == 0 {
-                note("warning: not one request succeeded in the window");
-            }
-        }
+        _ => say(text::table(&plan, &report).trim_end()),
     }
     // Said last: the figures are there although a file is not.
     let last = failures.pop();
     failures.iter().for_each(complain);
     last.map_or(Ok(()), Err)
+}
+
+/// Why what was measured is a failure: nothing succeeded, the server went away, or a condition holds.
+fn gates(fail_if: Option<&Conditions>, report: &LoadReport) -> Option<Error> {
+    let is_unusable = load::nothing_succeeded(report).or_else(|| load::server_is_gone(report));
+    is_unusable.or_else(|| {
+        let met = fail_if?.met(report);
+        (!met.is_empty()).then(|| Error::unmet(format_args!("--fail-if: {}", met.join("; "))))
+    })
 }
 
 /// Why the run fails that was checked.

@@ -1,7 +1,7 @@
 //! The report of `weir load` for people.
 
 use crate::cmd::counted;
-use kv::proto::{Latency, LinearizabilityReport, LoadReport, ScheduleReport};
+use kv::proto::{FailureExample, Latency, LinearizabilityReport, LoadReport, ScheduleReport};
 use kv::units::{self, Span};
 use load::{self, Connect, Pacing, Plan, Verify};
 use std::fmt::Write;
@@ -17,7 +17,9 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
         let _ = writeln!(out, "{name:<width$} {value}");
     }
     out.push('\n');
-    let header = ["count", "absent", "mean", "p50", "p99", "p99.9", "max"];
+    let header = ["count", "absent", "mean", "p50", "p95", "p99", "p99.9", "max"];
+    // Only reads of keys have such answers.
+    let is_shown = |column: usize| column != 1 || plan.is_key_value();
     // From two instants in an open loop, from one in a closed one.
     let title = if report.service.is_some() { "from intended start" } else { "latency of" };
     let mut rows = vec![(title.to_owned(), header.map(String::from))];
@@ -33,12 +35,16 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
     }
     let width = rows.iter().map(|(name, _)| name.chars().count()).fold(16, usize::max);
     for (name, cells) in rows {
-        let cells: String = cells.iter().map(|cell| format!(" {cell:>10}")).collect();
+        let cells = cells.iter().enumerate().filter(|(column, _)| is_shown(*column));
+        let cells: String = cells.map(|(_, cell)| format!(" {cell:>10}")).collect();
         let _ = writeln!(out, "{name:<width$}{cells}");
     }
     if report.latency.clipped > 0 {
         let _ =
             writeln!(out, "{} latencies are above 60 s, where the percentiles end", report.latency.clipped);
+    }
+    if let Some(example) = most_frequent(report) {
+        let _ = write!(out, "\n{}", example_text(example));
     }
     if let Some(schedule) = report.schedule.as_ref().filter(|schedule| schedule.over_capacity) {
         let _ = write!(out, "\n{}", over_capacity(schedule, report));
@@ -47,6 +53,36 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
         let _ = write!(out, "\n{}", linearizability(checked));
     }
     out
+}
+
+/// One request of the class that failed most often.
+fn most_frequent(report: &LoadReport) -> Option<&FailureExample> {
+    let count = |example: &&FailureExample| report.errors.get(&example.class).copied().unwrap_or_default();
+    report.failures.iter().filter(|example| count(example) > 0).max_by_key(count)
+}
+
+/// A request that failed: what was sent, expected and received.
+fn example_text(example: &FailureExample) -> String {
+    /// Lines of a message that are shown, and signs of each.
+    const LINES_MAX: usize = 12;
+    const SIGNS_MAX: usize = 120;
+    let FailureExample { class, request, status, expected, received } = example;
+    let quoted = |text: &str, sign: char| -> String {
+        let visible = |c: char| if c.is_control() { '.' } else { c };
+        let line = |line: &str| {
+            let text: String = line.trim_end_matches('\r').chars().map(visible).take(SIGNS_MAX).collect();
+            format!("  {sign} {text}").trim_end().to_owned() + "\n"
+        };
+        text.split('\n').take(LINES_MAX).map(line).collect()
+    };
+    let got = match (received.is_empty(), status) {
+        (true, _) => "received nothing".to_owned(),
+        (_, 0) => "received no complete answer".to_owned(),
+        (_, status) => format!("received status {status}"),
+    };
+    let received = if received.is_empty() { String::new() } else { quoted(received.trim_end(), '<') };
+    let expected: String = expected.chars().take(SIGNS_MAX).collect();
+    format!("example of {class}: expected {expected}, {got}\n{}{received}", quoted(request.trim_end(), '>'))
 }
 
 /// The warning for a queue that grows, and what to do.
@@ -107,6 +143,9 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     add(if plan.is_key_value() { "workload" } else { "request" }, workload_text(plan, report));
     let (driven, driving) = (counted((*clients).into(), "client"), counted((*threads).into(), "thread"));
     let (window, warmup) = (Span(plan.window), Span(plan.warmup));
+    // It may have been ended before its time.
+    let is_cut = report.window_secs < 0.99 * window.secs();
+    let window = if is_cut { format!("{:.1} s of {window}", report.window_secs) } else { window.to_string() };
     add("load", format!("{driven}, {driving}, window {window} after {warmup} of warm-up, seed {seed}"));
     // A closed loop without think time is the default.
     let paced = plan.pacing != Pacing::default();
@@ -231,11 +270,11 @@ fn requests_text(plan: &Plan, urls: &str) -> String {
     }
 }
 
-fn cells(absent: &str, latency: &Latency) -> [String; 7] {
-    let Latency { count, us_mean, us_p50, us_p99, us_p999, us_max, .. } = *latency;
+fn cells(absent: &str, latency: &Latency) -> [String; 8] {
+    let Latency { count, us_mean, us_p50, us_p95, us_p99, us_p999, us_max, .. } = *latency;
     let shown = |us: f64| if count == 0 { "–".to_owned() } else { units::micros(us) };
-    let [mean, p50, p99, p999, max] = [us_mean, us_p50, us_p99, us_p999, us_max].map(shown);
-    [count.to_string(), absent.to_owned(), mean, p50, p99, p999, max]
+    let [mean, p50, p95, p99, p999, max] = [us_mean, us_p50, us_p95, us_p99, us_p999, us_max].map(shown);
+    [count.to_string(), absent.to_owned(), mean, p50, p95, p99, p999, max]
 }
 
 /// A share in per cent, with enough digits to distinguish a small one from zero.
@@ -253,7 +292,17 @@ mod tests {
     use kv::proto::OperationReport;
 
     fn plan(pacing: Pacing) -> Plan {
-        Plan { pacing, ..clap::Parser::parse_from(["load", "http://host:1", "--workload", "get_popular"]) }
+        Plan {
+            pacing,
+            ..clap::Parser::parse_from([
+                "load",
+                "http://host:1",
+                "--workload",
+                "get_popular",
+                "--window",
+                "10s",
+            ])
+        }
     }
 
     fn latency(count: u64, us: f64) -> Latency {
@@ -263,6 +312,7 @@ mod tests {
             us_min: us / 2.0,
             us_p50: us,
             us_p90: us * 2.0,
+            us_p95: us * 3.0,
             us_p99: us * 4.0,
             us_p999: us * 8.0,
             us_max: us * 16.0,
@@ -317,9 +367,9 @@ mod tests {
             "pacing      constant 1000/s",
             "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; send lag p50 1.60 µs, p99 6.40 µs, max 25.6 µs: 0.80 % of the mean latency",
             "in flight   0.10 on average, 2 at the end",
-            "from intended start         count     absent       mean        p50        p99      p99.9        max",
-            "get successes               10000          0     200 µs     200 µs     800 µs    1.60 ms    3.20 ms",
-            "service, from the send      10000                100 µs     100 µs     400 µs     800 µs    1.60 ms",
+            "from intended start         count     absent       mean        p50        p95        p99      p99.9        max",
+            "get successes               10000          0     200 µs     200 µs     600 µs     800 µs    1.60 ms    3.20 ms",
+            "service, from the send      10000                100 µs     100 µs     300 µs     400 µs     800 µs    1.60 ms",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\nin\n{text}");
         }

@@ -1,0 +1,249 @@
+//! Conditions on what was measured: `p99>20ms,errors>0.1%,rate<1000/s`, and whether anything was measured at all.
+
+use kv::Error;
+use kv::proto::{Latency, LoadReport};
+use kv::units::{self, Rate, Span, short};
+use std::fmt;
+use std::str::FromStr;
+
+/// Conditions, each of one figure of a report.
+#[derive(Clone, Debug)]
+pub struct Conditions(Vec<Condition>);
+
+/// That a figure is above a limit, or below.
+#[derive(Clone, Copy, Debug)]
+struct Condition {
+    figure: &'static Figure,
+    is_above: bool,
+    /// Microseconds, requests per second, or a share.
+    limit: f64,
+}
+
+/// Something of a report that a condition can name.
+#[derive(Debug)]
+struct Figure {
+    name: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Latency(fn(&Latency) -> f64),
+    Errors,
+    Rate,
+}
+
+const FIGURES: &[Figure] = &[
+    Figure { name: "p50", kind: Kind::Latency(|latency| latency.us_p50) },
+    Figure { name: "p90", kind: Kind::Latency(|latency| latency.us_p90) },
+    Figure { name: "p95", kind: Kind::Latency(|latency| latency.us_p95) },
+    Figure { name: "p99", kind: Kind::Latency(|latency| latency.us_p99) },
+    Figure { name: "p99.9", kind: Kind::Latency(|latency| latency.us_p999) },
+    Figure { name: "max", kind: Kind::Latency(|latency| latency.us_max) },
+    Figure { name: "mean", kind: Kind::Latency(|latency| latency.us_mean) },
+    Figure { name: "errors", kind: Kind::Errors },
+    Figure { name: "rate", kind: Kind::Rate },
+];
+
+impl Conditions {
+    /// Those that hold of a report, each in words: `p99 is 31.2 ms, above 20ms`.
+    pub fn met(&self, report: &LoadReport) -> Vec<String> {
+        self.0.iter().filter_map(|condition| condition.met(report)).collect()
+    }
+
+    /// The conditions that hold where these do not: as people write what they want, and not what they do not want.
+    #[must_use]
+    pub fn opposite(&self) -> Conditions {
+        let turn = |condition: &Condition| Condition { is_above: !condition.is_above, ..*condition };
+        Conditions(self.0.iter().map(turn).collect())
+    }
+}
+
+impl Condition {
+    fn value(&self, report: &LoadReport) -> f64 {
+        match self.figure.kind {
+            Kind::Latency(of) => of(&report.latency),
+            Kind::Errors => report.error_ratio,
+            Kind::Rate => report.goodput_rps,
+        }
+    }
+
+    fn met(&self, report: &LoadReport) -> Option<String> {
+        let value = self.value(report);
+        let is_met = if self.is_above { value > self.limit } else { value < self.limit };
+        let side = if self.is_above { "above" } else { "below" };
+        let (name, kind) = (self.figure.name, self.figure.kind);
+        is_met.then(|| format!("{name} is {}, {side} {}", shown(kind, value), shown(kind, self.limit)))
+    }
+}
+
+fn shown(kind: Kind, value: f64) -> String {
+    match kind {
+        Kind::Latency(_) => units::micros(value),
+        Kind::Errors => format!("{} %", short(value * 100.0)),
+        Kind::Rate => format!("{}/s", short(value)),
+    }
+}
+
+impl FromStr for Conditions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Conditions, String> {
+        text.split(',').map(|part| part.trim().parse()).collect::<Result<_, _>>().map(Conditions)
+    }
+}
+
+impl FromStr for Condition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Condition, String> {
+        const FORM: &str = "write it as in p99>20ms, errors>0.1% or rate<1000/s";
+        let Some(at) = text.find(['<', '>']) else {
+            return Err(format!("`{text}` has no < or >; hint: {FORM}"));
+        };
+        let (name, limit) = (text[..at].trim(), text[at + 1..].trim_start_matches('=').trim());
+        let figure = FIGURES.iter().find(|figure| figure.name == name).ok_or_else(|| {
+            let known: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+            format!("unknown figure `{name}`; hint: expected one of: {}", known.join(", "))
+        })?;
+        let fail = |what: &str| format!("`{limit}` is no {what}; hint: {FORM}");
+        let limit = match figure.kind {
+            Kind::Latency(_) => {
+                limit.parse().map(|Span(time)| time.as_secs_f64() * 1e6).map_err(|_| fail("duration"))?
+            }
+            Kind::Rate if limit == "0" || limit == "0/s" => 0.0,
+            Kind::Rate => limit.parse().map(|Rate(rate)| rate).map_err(|_| fail("rate"))?,
+            Kind::Errors => {
+                let (number, scale) =
+                    limit.strip_suffix('%').map_or((limit, 1.0), |number| (number.trim(), 100.0));
+                let share = number.parse().map(|number: f64| number / scale);
+                share.ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| fail("share"))?
+            }
+        };
+        Ok(Condition { figure, is_above: text[at..].starts_with('>'), limit })
+    }
+}
+
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, Condition { figure, is_above, limit }) in self.0.iter().enumerate() {
+            let (comma, sign) = (if place == 0 { "" } else { ", " }, if *is_above { '>' } else { '<' });
+            write!(f, "{comma}{} {sign} {}", figure.name, shown(figure.kind, *limit))?;
+        }
+        Ok(())
+    }
+}
+
+/// Why nothing succeeded, if nothing did.
+pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
+    if report.successes > 0 {
+        return None;
+    }
+    if report.attempts == 0 {
+        return Some(
+            Error::unmet("no request was over in the window")
+                .hint("use a longer --window, or a shorter --timeout to see why"),
+        );
+    }
+    let most = report.errors.iter().max_by_key(|(_, count)| **count);
+    let (class, _) = most.map_or(("", &0), |(class, count)| (class.as_str(), count));
+    let status = report.statuses.keys().next().map(String::as_str).unwrap_or_default();
+    let what = if status.is_empty() { class.to_owned() } else { format!("{class}, status {status}") };
+    let hint = match (class, status) {
+        ("http_4xx", "401" | "403") => "give --user, --bearer or a --header",
+        ("http_4xx", "404") if report.workload == "url" => {
+            "correct the path, or use --expect 404; for keys of a key-value server use --workload get_popular"
+        }
+        ("http_4xx", "405") => "use another --request",
+        ("http_4xx", "415") => "add -H 'Content-Type: …'",
+        ("http_4xx" | "http_5xx" | "unexpected_status", _) => {
+            "the report has an example; say with --expect what is a success"
+        }
+        ("unexpected_body", _) => "the report has an example; correct --expect-body",
+        ("timeout" | "slow_body", _) => "use fewer --clients or a longer --timeout",
+        ("tls", _) => "does the server ask for a certificate? See --cert",
+        _ => "the report has an example; see the server's log",
+    };
+    Some(Error::unmet(format_args!("none of {} requests succeeded ({what})", report.attempts)).hint(hint))
+}
+
+/// Whether the server went away: in the last second nothing succeeded, and connections failed.
+pub fn server_is_gone(report: &LoadReport) -> Option<Error> {
+    const CONNECTION_FAULTS: &[&str] = &["refused", "reset", "closed_early", "timeout", "slow_body", "tls"];
+    let silent_secs = report.last_success_secs?;
+    let has_failed = CONNECTION_FAULTS.iter().any(|class| report.errors.contains_key(*class));
+    (has_failed && silent_secs >= (report.window_secs / 2.0).min(1.0)).then(|| {
+        let what =
+            format!("the server went away: nothing succeeded in the last {silent_secs:.1} s of the window");
+        Error::unmet(what).hint("see its log; the figures are of the time before, too")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> LoadReport {
+        LoadReport {
+            attempts: 1000,
+            successes: 998,
+            goodput_rps: 998.0,
+            error_ratio: 0.002,
+            window_secs: 10.0,
+            latency: Latency { us_p50: 1000.0, us_p99: 20_500.0, us_max: 50_000.0, ..Latency::default() },
+            ..LoadReport::default()
+        }
+    }
+
+    #[test]
+    fn conditions_say_which_of_them_hold_and_by_how_much() {
+        for (text, expected) in [
+            ("p99>20ms", &["p99 is 20.5 ms, above 20.0 ms"][..]),
+            ("p99>21ms", &[]),
+            (
+                "p50 >= 1ms, errors>0.1%, rate<1000/s",
+                &["errors is 0.20 %, above 0.10 %", "rate is 998/s, below 1.00k/s"],
+            ),
+            ("errors>0.002,max<1s", &["max is 50.0 ms, below 1.00 s"]),
+            ("errors>0,rate<0", &["errors is 0.20 %, above 0 %"]),
+        ] {
+            assert_eq!(text.parse::<Conditions>().unwrap().met(&report()), expected, "{text}");
+        }
+        let wanted: Conditions = "p99<20ms,errors<0.1%".parse().unwrap();
+        assert_eq!(wanted.opposite().met(&report()).len(), 2);
+        assert_eq!(wanted.to_string(), "p99 < 20.0 ms, errors < 0.10 %");
+        for (wrong, why) in [
+            ("", "has no < or >"),
+            ("p99=20ms", "has no < or >"),
+            ("p98>20ms", "unknown figure `p98`; hint: expected one of: p50, p90, p95, p99"),
+            ("p99>20", "`20` is no duration"),
+            ("errors>2", "`2` is no share"),
+            ("rate<fast", "`fast` is no rate"),
+        ] {
+            assert!(wrong.parse::<Conditions>().unwrap_err().contains(why), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_run_without_success_and_a_server_that_went_away_are_failures() {
+        assert!(nothing_succeeded(&report()).is_none() && server_is_gone(&report()).is_none());
+        let failed = LoadReport {
+            successes: 0,
+            workload: "url".into(),
+            errors: [("http_4xx".to_owned(), 1000)].into(),
+            statuses: [("401".to_owned(), 1000)].into(),
+            ..report()
+        };
+        let error = nothing_succeeded(&failed).unwrap();
+        assert_eq!(error.exit_code(), 3);
+        assert_eq!(
+            error.to_string(),
+            "none of 1000 requests succeeded (http_4xx, status 401); hint: give --user, --bearer or a --header"
+        );
+        let away = |silent_secs, class: &str| {
+            let errors = [(class.to_owned(), 2)].into();
+            server_is_gone(&LoadReport { last_success_secs: Some(silent_secs), errors, ..report() }).is_some()
+        };
+        assert!(away(1.5, "refused") && !away(0.5, "refused") && !away(1.5, "http_5xx"));
+    }
+}

@@ -1,0 +1,323 @@
+//! `weir load --find-rate` and `--find-capacity`: many short loads in one process, and what they say together.
+//!
+//! Which rate is next is for `lab_data::search` to say, as in the lab.
+
+use crate::cmd::{note, say, say_json};
+use kv::Error;
+use kv::proto::{FORMAT, LoadReport};
+use kv::units::{Rate, Span, micros, short};
+use lab_data::results::{SearchEnd, SearchPlan};
+use lab_data::search::{self, Outcome, Search, Tally};
+use load::{self, Conditions, Pacing, Plan};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// A search has time for so many tries, and for so many at least where they have to be longer.
+const TRIES: f64 = 40.0;
+const TRIES_LEAST: f64 = 15.0;
+/// A try has so many requests at the rate that is reached without a limit, if the time allows: a search needs half of it at least.
+const REQUESTS: f64 = 400.0;
+/// How near the bounds are to come.
+const GOAL: f64 = 0.02;
+/// A search with the closed loop has so many rounds over all levels.
+const ROUNDS: usize = 3;
+/// A level is the last one if twice the clients bring less than this more.
+const GAIN_LEAST: f64 = 1.03;
+
+/// What `--find-rate` says as JSON.
+#[derive(Serialize)]
+struct Found<'a> {
+    format: u32,
+    conditions: String,
+    clients: u32,
+    secs: f64,
+    /// The highest rate at which they hold.
+    holds_rps: Option<f64>,
+    /// The lowest at which they do not.
+    breaks_rps: Option<f64>,
+    ended: SearchEnd,
+    rates: &'a [Tally],
+}
+
+/// Finds the highest rate at which `wanted` holds.
+pub(super) fn rate(
+    plan: &Plan,
+    wanted: &Conditions,
+    within: Duration,
+    (json, quiet): (bool, bool),
+) -> Result<(), Error> {
+    let begun = Instant::now();
+    let is_broken = wanted.opposite();
+    let trial_secs = (within.as_secs_f64() / TRIES).clamp(0.25, 30.0);
+    // What comes through without a limit is where to begin.
+    let first = run(&Plan { window: Duration::from_secs_f64(trial_secs), ..plan.clone() })?;
+    load::nothing_succeeded(&first).map_or(Ok(()), Err)?;
+    let longer_secs = (REQUESTS / first.goodput_rps).min(within.as_secs_f64() / TRIES_LEAST);
+    let trial_secs = trial_secs.max(longer_secs);
+    let all = SearchPlan {
+        // These two are judged here.
+        p99_us: 0.0,
+        error_ratio: 0.0,
+        clients: plan.clients,
+        arrivals: plan.pacing.to_string(),
+        trial_secs,
+        most_secs: within.as_secs_f64(),
+        goal: GOAL,
+    };
+    let tell = |line: String| {
+        if !quiet {
+            note(line);
+        }
+    };
+    tell(format!("unlimited  {} req/s with {} clients", short(first.goodput_rps), plan.clients));
+    let mut plan = Plan { preload: !plan.is_key_value(), ..plan.clone() };
+    let mut search = Search::new(all.clone(), Some(first.goodput_rps / 2.0));
+    let mut waits = false;
+    let ended = loop {
+        let next = match search.next() {
+            Ok(next) => next,
+            Err(ended) => break ended,
+        };
+        plan.pacing = Pacing { rate: Some(Rate(next.rate_rps)), ..plan.pacing };
+        plan.warmup = Duration::from_secs_f64(next.warmup_secs);
+        plan.window = Duration::from_secs_f64(next.window_secs);
+        let tried = Instant::now();
+        let report = run(&plan)?;
+        let outcome = judge(&is_broken, &report);
+        let schedule = report.schedule.as_ref();
+        waits |= outcome == Outcome::Failed
+            && schedule.is_some_and(|schedule| schedule.waited * 10 > schedule.sent);
+        tell(try_line(&report, next.rate_rps, &outcome));
+        search.take(next.rate_rps, next.window_secs, &outcome, tried.elapsed().as_secs_f64());
+    };
+    let (holds, breaks) = search::bounds(search.tallies());
+    let [holds_rps, breaks_rps] = [holds, breaks].map(|bound| bound.map(|tally| tally.rate_rps));
+    let secs = begun.elapsed().as_secs_f64();
+    if json {
+        let (conditions, clients, rates) = (wanted.to_string(), plan.clients, search.tallies());
+        say_json(&Found { format: FORMAT, conditions, clients, secs, holds_rps, breaks_rps, ended, rates })?;
+    } else {
+        result(wanted, plan.clients, [holds, breaks], ended).into_iter().for_each(say);
+        if waits {
+            say(format!(
+                "all {} connections were in use above it: more --clients may give a higher rate",
+                plan.clients
+            ));
+        }
+        say(format!("took {secs:.0} s"));
+    }
+    let hint = match ended {
+        _ if holds.is_some() => return Ok(()),
+        SearchEnd::Time => "give the search more time with --within",
+        _ => "see the tries: is a limit too low for any rate?",
+    };
+    Err(Error::unmet("no rate was found at which the conditions hold").hint(hint))
+}
+
+fn run(plan: &Plan) -> Result<LoadReport, Error> {
+    load::run(plan, &mut |_| {})
+}
+
+/// What a try at a rate says.
+fn judge(is_broken: &Conditions, report: &LoadReport) -> Outcome {
+    let over = report.schedule.as_ref().is_some_and(|schedule| schedule.over_capacity);
+    let late = report.schedule.as_ref().map_or(0.0, |schedule| schedule.send_lag.us_p99);
+    match is_broken.met(report).is_empty() && !over && report.attempts > 0 {
+        true => Outcome::Passed,
+        // Lateness of the generator itself is in the latency.
+        false if late > report.latency.us_p99 / 2.0 => {
+            Outcome::Spoiled(format!("the generator sent {} late (p99)", micros(late)))
+        }
+        false => match load::generator_limit(report) {
+            Some(why) => Outcome::Spoiled(why),
+            None => Outcome::Failed,
+        },
+    }
+}
+
+fn try_line(report: &LoadReport, rate_rps: f64, outcome: &Outcome) -> String {
+    let says = match outcome {
+        Outcome::Passed => "holds".to_owned(),
+        Outcome::Failed => "breaks".to_owned(),
+        Outcome::Spoiled(why) | Outcome::Missing(why) => format!("does not count: {why}"),
+    };
+    format!(
+        "tried      {:>6} req/s for {:<5}  p50 {}  p95 {}  p99 {}  errors {} %  {says}",
+        short(rate_rps),
+        Span(Duration::from_millis((report.window_secs * 1e3).round() as u64)).to_string(),
+        micros(report.latency.us_p50),
+        micros(report.latency.us_p95),
+        micros(report.latency.us_p99),
+        short(report.error_ratio * 100.0),
+    )
+}
+
+/// The result in lines.
+fn result(
+    wanted: &Conditions,
+    clients: u32,
+    [holds, breaks]: [Option<Tally>; 2],
+    ended: SearchEnd,
+) -> Vec<String> {
+    let rate = |tally: Option<Tally>| {
+        tally.map_or("–".to_owned(), |tally| format!("{} req/s", short(tally.rate_rps)))
+    };
+    let counts = |tally: Option<Tally>, of: fn(&Tally) -> u32| {
+        tally.map_or_else(String::new, |tally| {
+            format!(" ({} of {} tries)", of(&tally), tally.passed + tally.failed)
+        })
+    };
+    let why = match ended {
+        SearchEnd::Reached => "",
+        SearchEnd::Time => "; the time was over before the bounds were near",
+        SearchEnd::TooLow => "; no lower rate can be measured in this time",
+        SearchEnd::Generator => "; above it the generator is the limit",
+        SearchEnd::Broken => "; tries gave no figures",
+    };
+    vec![
+        format!("rate        {} with {wanted}, {clients} clients{why}", rate(holds)),
+        format!("holds at    {}{}", rate(holds), counts(holds, |tally| tally.passed)),
+        format!("breaks at   {}{}", rate(breaks), counts(breaks, |tally| tally.failed)),
+    ]
+}
+
+/// What `--find-capacity` says as JSON.
+#[derive(Serialize)]
+struct Capacity {
+    format: u32,
+    capacity_rps: f64,
+    /// Half the width of its 95 % confidence interval.
+    plus_minus_rps: f64,
+    clients: u32,
+    knee_clients: f64,
+    levels: Vec<Level>,
+}
+
+/// A number of clients.
+#[derive(Serialize)]
+struct Level {
+    clients: u32,
+    goodput_rps: Vec<f64>,
+    latency_us_p50: f64,
+    latency_us_p99: f64,
+    error_ratio: f64,
+}
+
+/// Finds the highest goodput in a closed loop, and the number of clients from which more only wait.
+pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool)) -> Result<(), Error> {
+    let begun = Instant::now();
+    let most = plan.clients.max(256);
+    // Up to a dozen levels, three times each.
+    let window = (within.as_secs_f64() / 36.0).clamp(0.25, 30.0);
+    let mut plan = Plan {
+        window: Duration::from_secs_f64(window),
+        warmup: Duration::from_secs_f64(window / 4.0),
+        ..plan.clone()
+    };
+    let mut levels: Vec<Level> = Vec::new();
+    for round in 0..ROUNDS {
+        for place in 0.. {
+            let clients = 1 << place;
+            let is_last = round > 0 && place == levels.len();
+            if is_last || clients > most {
+                break;
+            }
+            plan.clients = clients;
+            let report = run(&plan)?;
+            load::nothing_succeeded(&report).map_or(Ok(()), Err)?;
+            // The keys are there now.
+            plan.preload = !plan.is_key_value();
+            if !quiet {
+                let (p50, p99) = (micros(report.latency.us_p50), micros(report.latency.us_p99));
+                note(format!(
+                    "round {} of {ROUNDS}  {clients:>5} clients  {:>6} req/s  p50 {p50}  p99 {p99}",
+                    round + 1,
+                    short(report.goodput_rps),
+                ));
+            }
+            match levels.get_mut(place) {
+                Some(level) => level.add(&report),
+                None => levels.push(Level::of(&report)),
+            }
+            // Two doublings without a gain.
+            let goodput =
+                |back: usize| levels.len().checked_sub(back).map(|place| levels[place].goodput_rps[0]);
+            if round == 0
+                && let (Some(last), Some(before)) = (goodput(1), goodput(3))
+                && last < before * GAIN_LEAST
+            {
+                break;
+            }
+        }
+    }
+    let best = levels.iter().max_by(|a, b| a.mean().total_cmp(&b.mean()));
+    let Some(best) = best else { return Err(Error::unmet("there was no level")) };
+    let plus_minus_rps = best.plus_minus();
+    // Asymptotic bounds: from so many clients on, they cannot all be served at once.
+    let knee_clients = best.mean() * levels[0].latency_us_p50 / 1e6;
+    let (capacity_rps, clients) = (best.mean(), best.clients);
+    if json {
+        return say_json(&Capacity {
+            format: FORMAT,
+            capacity_rps,
+            plus_minus_rps,
+            clients,
+            knee_clients,
+            levels,
+        });
+    }
+    let still_rises = levels.last().is_some_and(|last| last.clients == clients);
+    let rises = if still_rises { "; it was still rising" } else { "" };
+    say(format!(
+        "capacity    {} ± {} req/s with {clients} clients{rises}",
+        short(capacity_rps),
+        short(plus_minus_rps)
+    ));
+    say(format!(
+        "knee        {} clients: capacity × latency of one client; more mainly wait",
+        short(knee_clients)
+    ));
+    say(String::new());
+    say(format!("{:>7} {:>10} {:>10} {:>10} {:>8}", "clients", "req/s", "p50", "p99", "errors"));
+    for level in &levels {
+        let (p50, p99) = (micros(level.latency_us_p50), micros(level.latency_us_p99));
+        let errors = format!("{} %", short(level.error_ratio * 100.0));
+        say(format!("{:>7} {:>10} {p50:>10} {p99:>10} {errors:>8}", level.clients, short(level.mean())));
+    }
+    say(format!("took {:.0} s", begun.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+impl Level {
+    fn of(report: &LoadReport) -> Level {
+        Level {
+            clients: report.clients,
+            goodput_rps: vec![report.goodput_rps],
+            latency_us_p50: report.latency.us_p50,
+            latency_us_p99: report.latency.us_p99,
+            error_ratio: report.error_ratio,
+        }
+    }
+
+    /// Adds another round: of latencies and errors the mean of the rounds is kept.
+    fn add(&mut self, report: &LoadReport) {
+        self.goodput_rps.push(report.goodput_rps);
+        let rounds = self.goodput_rps.len() as f64;
+        let mean = |mean: &mut f64, next: f64| *mean += (next - *mean) / rounds;
+        mean(&mut self.latency_us_p50, report.latency.us_p50);
+        mean(&mut self.latency_us_p99, report.latency.us_p99);
+        mean(&mut self.error_ratio, report.error_ratio);
+    }
+
+    fn mean(&self) -> f64 {
+        self.goodput_rps.iter().sum::<f64>() / self.goodput_rps.len() as f64
+    }
+
+    /// Half the width of the 95 % confidence interval of the mean: Student's t with two degrees of freedom.
+    fn plus_minus(&self) -> f64 {
+        const T: f64 = 4.303;
+        let (mean, rounds) = (self.mean(), self.goodput_rps.len() as f64);
+        let squares: f64 = self.goodput_rps.iter().map(|rate| (rate - mean).powi(2)).sum();
+        T * (squares / (rounds - 1.0).max(1.0) / rounds).sqrt()
+    }
+}

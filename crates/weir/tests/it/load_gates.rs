@@ -1,0 +1,167 @@
+//! What `weir load` ends with: conditions, runs without success, servers that go away, Ctrl-C, and an example of what failed.
+
+use super::any_url::Service;
+use super::load::weir_load;
+use super::support::{PATIENCE, tried, until, weir};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+const SHORT: [&str; 3] = ["--clients=2", "--warmup=0s", "--window=300ms"];
+
+#[test]
+fn a_condition_that_holds_ends_with_three_and_one_line() {
+    let service = Service::start();
+    let url = service.url("/slow/30");
+    for (fail_if, code, told) in [
+        ("p99>10s,errors>0.1%,rate<0.1/s", 0, ""),
+        ("p50>10ms", 3, "error: --fail-if: p50 is "),
+        ("errors>50%, rate<100k/s", 3, "error: --fail-if: rate is "),
+        ("p50>10ms,max>20ms", 3, "; max is "),
+        ("p97>1s", 2, "unknown figure `p97`; hint: expected one of: p50, p90, p95, p99"),
+        ("errors>5", 2, "`5` is no share"),
+    ] {
+        let (output, stdout, stderr) = weir_load(&[&SHORT[..], &[&url, "--fail-if", fail_if]].concat());
+        assert_eq!(output.status.code(), Some(code), "{fail_if}: {stderr}");
+        assert!(stderr.contains(told) && stderr.lines().count() <= 1, "{fail_if}: {stderr}");
+        // The figures are there also when they are bad.
+        assert_eq!(stdout.contains("goodput"), code != 2, "{fail_if}: {stdout}");
+    }
+}
+
+#[test]
+fn nothing_succeeded_is_a_failure_that_shows_an_example() {
+    let service = Service::start();
+    let flags = ["-d", "{\"a\":1}", "--bearer", "s3cret-token"];
+    let url = service.url("/status/404");
+    let (output, stdout, stderr) = weir_load(&[&SHORT[..], &[&url], &flags[..]].concat());
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(
+        stderr.starts_with("error: none of ")
+            && stderr.contains("(http_4xx, status 404); hint: correct the path"),
+        "{stderr}"
+    );
+    let (_, example) = stdout.split_once("\nexample of http_4xx: ").unwrap_or_else(|| panic!("{stdout}"));
+    for part in [
+        "expected status 200-399, received status 404\n",
+        "  > POST /status/404 HTTP/1.1\n",
+        "  > Authorization: …\n",
+        "  > {\"a\":1}\n",
+        "  < HTTP/1.1 404 Not Found\n",
+        "  < {\"method\": \"POST\"",
+    ] {
+        assert!(example.contains(part), "{part} is not in\n{stdout}");
+    }
+    // The service repeats what it was sent.
+    assert!(!stdout.split("  < ").next().unwrap().contains("s3cret"), "{stdout}");
+    let pattern = ["--expect-body", "no such thing", &service.url("/x")];
+    let (output, stdout, _) = weir_load(&[&SHORT[..], &pattern].concat());
+    assert_eq!(output.status.code(), Some(3));
+    let told =
+        "example of unexpected_body: expected a body that matches no such thing, received status 200\n";
+    assert!(stdout.contains(told), "{stdout}");
+}
+
+/// A load that runs, with its standard error.
+fn start(flags: &[&str]) -> Child {
+    let mut command = weir();
+    command.arg("load").args(flags).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Its exit code and all that it still prints.
+fn ended(mut child: Child) -> (Option<i32>, String) {
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let status = child.wait().unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    (status.code(), text)
+}
+
+/// Reads lines of its standard error until one begins so.
+fn wait_for(child: &mut Child, begin: &str) {
+    let mut lines = BufReader::new(child.stderr.as_mut().unwrap()).lines();
+    let begun = Instant::now();
+    until(begin, || lines.next().unwrap().unwrap().starts_with(begin) || begun.elapsed() > PATIENCE);
+}
+
+#[test]
+fn an_interrupt_ends_the_window_and_prints_the_report_so_far() {
+    let service = Service::start();
+    let url = service.url("/x");
+    let mut load = start(&[&url, "--clients=2", "--warmup=0s", "--window=1h", "--interval=1s"]);
+    wait_for(&mut load, "window ");
+    kill_process(Pid::from_child(&load), Signal::INT).unwrap();
+    let (code, text) = ended(load);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains(" s of 3600s after 0s of warm-up") && text.contains("statuses    200 × "),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_server_that_goes_away_is_a_failure() {
+    let service = Service::start();
+    let url = service.url("/x");
+    let mut load = start(&[&url, "--clients=2", "--warmup=0s", "--window=5s", "--interval=1s"]);
+    wait_for(&mut load, "window ");
+    drop(service);
+    let (code, text) = ended(load);
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.contains("error: the server went away: nothing succeeded in the last "), "{text}");
+}
+
+#[test]
+fn the_highest_rate_under_conditions_is_found_between_two_bounds() {
+    tried(find_rate);
+}
+
+fn find_rate() {
+    let service = Service::start();
+    // Four connections, each for 5 ms and more: no more than 800 requests in a second.
+    let (url, wanted) = (service.url("/slow/5"), "--find-rate=p50<60ms,errors<1%");
+    let flags = [&url, "--clients=4", "--warmup=0s", wanted, "--within=16s", "--json"];
+    let (output, stdout, stderr) = weir_load(&flags);
+    let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let (holds, breaks) = (found["holds_rps"].as_f64(), found["breaks_rps"].as_f64());
+    // On a busy machine the time may be over before enough tries agree.
+    assert_eq!(output.status.code(), Some(if holds.is_some() { 0 } else { 3 }), "{stdout}{stderr}");
+    assert!(
+        holds.is_none_or(|holds| holds <= 815.0 && breaks.is_none_or(|breaks| breaks > holds)),
+        "{stdout}"
+    );
+    let rates = found["rates"].as_array().unwrap().iter();
+    let held: Vec<f64> = rates
+        .filter(|rate| rate["passed"].as_u64() > rate["failed"].as_u64())
+        .map(|rate| rate["rate_rps"].as_f64().unwrap())
+        .collect();
+    assert!(!held.is_empty() && held.iter().all(|rate| *rate <= 830.0), "{stdout}{stderr}");
+    assert!(stderr.starts_with("unlimited ") && stderr.contains("  holds\n"), "{stderr}");
+
+    let (output, stdout, stderr) =
+        weir_load(&[&url, "--find-rate=p50<1ms", "--warmup=0s", "--within=8s", "-q"]);
+    assert_eq!(output.status.code(), Some(3), "{stdout}{stderr}");
+    assert!(stderr.starts_with("error: no rate was found at which the conditions hold; hint: "), "{stderr}");
+}
+
+#[test]
+fn the_highest_throughput_is_found_over_numbers_of_clients() {
+    let service = Service::start();
+    let (output, stdout, stderr) =
+        weir_load(&[&service.url("/slow/20"), "--find-capacity", "--within=9s", "--clients=4", "--json"]);
+    assert!(output.status.success(), "{stdout}{stderr}");
+    let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let levels = found["levels"].as_array().unwrap();
+    assert!(levels.len() > 2 && levels[0]["clients"] == 1 && levels[1]["clients"] == 2, "{stdout}");
+    // One client sends no more than 50 requests of 20 ms in a second.
+    assert!(
+        levels[0]["goodput_rps"].as_array().unwrap().iter().all(|rate| rate.as_f64().unwrap() <= 55.0),
+        "{stdout}"
+    );
+    assert!(
+        found["capacity_rps"].as_f64().unwrap() > 60.0 && found["knee_clients"].as_f64().unwrap() > 1.0,
+        "{stdout}"
+    );
+}
