@@ -134,7 +134,10 @@ impl Failure {
             Kind::Rejected => (REFUSED, "the store refuses this; the server's log says why"),
             Kind::Refused => (REFUSED, "the store refuses every write now; the server's log says why"),
             Kind::Retry => ("store_conflict", "the store rolled this back; ask again"),
-            Kind::Taken | Kind::Config | Kind::Unavailable => {
+            Kind::Taken | Kind::Ending => {
+                ("standby", "another server owns the store; send the request to that one, or again later")
+            }
+            Kind::Config | Kind::Unavailable => {
                 ("store_unavailable", "the store cannot be asked now; the server's log says why")
             }
         };

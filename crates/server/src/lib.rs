@@ -136,6 +136,8 @@ pub struct Options {
     pub timing: bool,
     /// How long a drain waits for what is in flight.
     pub drain: Duration,
+    /// Whether the stores are handed over to another server then.
+    pub standby: bool,
     /// How long the server waits for the next request of a connection.
     pub idle_timeout: Duration,
     /// How long it waits for a head, from its first byte; for a body, over which time the slowest tolerated rate counts; and for
@@ -392,10 +394,14 @@ impl Server {
         move || workers.iter().map(|worker| worker.checks.get()).collect()
     }
 
-    /// Stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
+    /// Hands the store over to a standby if there may be one, stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
     /// [`Options::drain`]), gives the store back.
     pub fn drain(self) {
         self.shared.drains.store(true, Relaxed);
+        if self.shared.options.standby {
+            // While this server still listens: what it refuses can be sent to the other one.
+            self.shared.tiers.hand_over(self.shared.options.drain);
+        }
         self.shared.draining.send_replace(true);
         for worker in self.workers {
             let _ = worker.join();

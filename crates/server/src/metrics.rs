@@ -348,6 +348,10 @@ fn not_ready(tiers: &Tiers) -> Option<String> {
         let name = if of == 1 { "the store".to_owned() } else { format!("shard {} of {of}", index + 1) };
         match tiered.store().status() {
             Status::Up(_) => None,
+            Status::Starting => Some(format!("{name} is being acquired")),
+            Status::Standby { .. } => {
+                Some(format!("standby: another server owns {name}; this one takes over when that one ends"))
+            }
             Status::Down(_) => Some(format!("{name} is unavailable")),
             Status::Stopped => Some(format!("{name} was released")),
         }

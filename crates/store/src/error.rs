@@ -31,6 +31,8 @@ pub enum Kind {
     Unknown,
     /// Another server holds the store.
     Taken,
+    /// Another server holds the store, and is about to release it.
+    Ending,
     /// The URL, the credentials or the store's own settings are wrong; trying again will not help.
     Config,
 }

@@ -164,8 +164,21 @@ pub struct Lease {
     pub now: Timestamp,
     /// Whether the store may hold rows that expire.
     pub may_expire: bool,
+    /// Whether the server that held the store before had said that it answers no more hits, or there was none.
+    pub was_released: bool,
     /// Ends when the store is lost, with the reason.
     pub lost: Pin<Box<dyn Future<Output = String> + Send>>,
+    /// Who holds it, where that may end without this server noticing.
+    pub owner: Option<Box<dyn Owner>>,
+}
+
+/// The session that holds a lease.
+pub trait Owner: Send {
+    /// Asks whether the lease is still held. The error says why not.
+    fn confirm(&mut self) -> Answer<'_, ()>;
+
+    /// Says in the store that no more hits are answered under this lease, and that it ends soon.
+    fn release(&mut self) -> Answer<'_, ()>;
 }
 
 /// Sessions by what they do.

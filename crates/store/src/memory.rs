@@ -28,7 +28,8 @@ impl Store for Memory {
     fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
         let now = Timestamp::of_this_machine();
-        Box::pin(ready(Ok(Lease { epoch, now, may_expire: true, lost: Box::pin(pending()) })))
+        let lost = Box::pin(pending());
+        Box::pin(ready(Ok(Lease { epoch, now, may_expire: true, was_released: true, lost, owner: None })))
     }
 
     fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {

@@ -7,6 +7,9 @@ use std::time::Duration;
 /// Most time to acquire a lease or to start a session.
 const SETUP_MAX: Duration = Duration::from_secs(15);
 
+/// The database ends the session of an owner that asks nothing for so long, so that another server can own the store.
+pub(super) const OWNER_SILENCE_MAX: Duration = Duration::from_secs(10);
+
 /// Why a step failed.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -128,6 +131,11 @@ pub(super) async fn setup<T>(
 pub(super) fn taken(shown: &str, holder: &str) -> Error {
     let message = format!("another server holds the store {shown}{holder}; stop it, or use another database");
     Error::new(Kind::Taken, message)
+}
+
+/// Another server owns the store, and has said that it ends.
+pub(super) fn ending(shown: &str) -> Error {
+    Error::new(Kind::Ending, format!("another server is about to release the store {shown}"))
 }
 
 /// A newer lease exists.

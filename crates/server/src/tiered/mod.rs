@@ -147,7 +147,9 @@ impl Tiered {
     /// What `look` makes of the row under `key`, if the cache holds it. Never waits; `look` runs under a lock of the cache, as
     /// [`Cache::look`] says.
     pub fn cached<R>(&self, key: &[u8], look: impl FnOnce(&Row) -> R) -> Option<R> {
-        let live = |row: &Row| (!row.is_expired(self.clock())).then(|| look(row));
+        // Asked with the row at hand: until now nobody else can have written it.
+        let live =
+            |row: &Row| (self.batcher.hits_are_valid() && !row.is_expired(self.clock())).then(|| look(row));
         self.tier.cache.look(self.tier.cache.place(key), key, live).flatten()
     }
 
@@ -171,8 +173,10 @@ impl Tiered {
                 Some(row) if row.is_expired(self.clock()) => {
                     self.tier.cache.remove(place, key.as_bytes());
                 }
-                Some(row) => return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO }),
-                None => {}
+                Some(row) if self.batcher.hits_are_valid() => {
+                    return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO });
+                }
+                Some(_) | None => {}
             }
             if flights.has_unknown_outcome(key) {
                 let what = "the outcome of an earlier write of this key is unknown until the store is back";

@@ -92,10 +92,12 @@ impl Tiers {
             Status::Down(reason) => {
                 Error::new(Kind::Unavailable, format!("the store is unavailable: {reason}"))
             }
-            Status::Up(_) | Status::Stopped => match tier.get(key).await {
-                Err(error) if error.kind() == Kind::Unavailable || is_away(tier) => error,
-                answered => return answered,
-            },
+            Status::Up(_) | Status::Starting | Status::Standby { .. } | Status::Stopped => {
+                match tier.get(key).await {
+                    Err(error) if error.kind() == Kind::Unavailable || is_away(tier) => error,
+                    answered => return answered,
+                }
+            }
         };
         // What the replica's own failure is says nothing about the store.
         replica.read(key).await.or(Err(refused))
@@ -144,6 +146,13 @@ impl Tiers {
             })?;
         }
         Ok(())
+    }
+
+    /// Hands the stores over to a server that stands by, as [`store::Batcher::hand_over`] says.
+    pub fn hand_over(&self, most: Duration) {
+        for tier in &self.shards {
+            tier.store().hand_over(most);
+        }
     }
 
     /// What the caches hold together.

@@ -11,10 +11,13 @@ mod batch;
 mod clear;
 mod events;
 mod expiry;
+mod hand_over;
+mod hit_lease;
 mod long;
 mod ownership;
 mod worker;
 mod replies;
+mod requests;
 mod queue;
 
 pub use events::{Event, EventLog, EventStatus, Next, Watch, Watched};
@@ -26,6 +29,8 @@ use super::{
     Store, Workers, Writers,
 };
 use events::Events;
+use hand_over::Leaving;
+use hit_lease::HitLease;
 use kv::counters::{Counter, Histogram};
 use kv::faults::FaultInjector;
 use kv::{Clock, Key, Precondition, Row, Timestamp, Version};
@@ -55,6 +60,8 @@ pub struct Config {
     pub queue_wait_max: Duration,
     /// How long a start waits for another server to let go of the store.
     pub lease_wait: Duration,
+    /// Whether the server starts also while the store is another server's, or away.
+    pub is_standby: bool,
     /// What shares a commit.
     pub batching: Batching,
     /// Answers writes before they are committed. Loses acknowledged writes: it is how the tests of durability show
@@ -75,6 +82,7 @@ impl Default for Config {
             queue_bytes: 256 << 20,
             queue_wait_max: Duration::from_secs(5),
             lease_wait: Duration::from_secs(10),
+            is_standby: false,
             batching: Batching::On,
             acknowledge_early: false,
             faults: None,
@@ -188,7 +196,16 @@ pub enum Written {
 pub enum Status {
     /// The server owns the store; its epoch.
     Up(u64),
-    /// It is not, and why.
+    /// It will at any moment, and requests wait for that.
+    Starting,
+    /// Another server owns it, and this one stands by.
+    Standby {
+        /// When the attempt to acquire it began that showed this.
+        since: Instant,
+        /// Who owns it.
+        reason: String,
+    },
+    /// It does not, and why.
     Down(String),
     /// It was released.
     Stopped,
@@ -199,6 +216,8 @@ impl Status {
     pub fn epoch(&self) -> Result<u64, Error> {
         let message = match self {
             Status::Up(epoch) => return Ok(*epoch),
+            Status::Standby { reason, .. } => return Err(Error::new(Kind::Taken, reason)),
+            Status::Starting => "the store is being acquired".to_owned(),
             Status::Down(reason) => format!("the store is unavailable: {reason}"),
             Status::Stopped => "the store was released".to_owned(),
         };
@@ -286,6 +305,11 @@ struct Shared {
     clock: Clock,
     /// Whether there may be rows that expire. Else nothing has to be read to know that a row has not.
     may_expire: AtomicBool,
+    /// Until when rows may be answered without asking the store.
+    hit_lease: HitLease,
+    leaving: watch::Sender<Leaving>,
+    /// Whether new requests are refused, because another server takes over.
+    refuses: AtomicBool,
     /// Whether a clear is under way.
     clearing: AtomicBool,
     /// Held by a clear alone, and shared by writes from the look at their preconditions to their commit.
@@ -323,6 +347,9 @@ impl Batcher {
             last_version: AtomicU64::new(0),
             clock: Clock::default(),
             may_expire: AtomicBool::new(false),
+            hit_lease: HitLease::default(),
+            leaving: watch::channel(Leaving::No).0,
+            refuses: AtomicBool::new(false),
             clearing: AtomicBool::new(false),
             conditions: RwLock::default(),
             atomic: RwLock::default(),
@@ -480,11 +507,19 @@ impl Batcher {
 
     fn push<R: worker::Request>(&self, queues: &Queues<R>, index: usize, request: R) {
         let Config { queue_requests, queue_bytes, .. } = self.shared.config;
+        if self.shared.refuses.load(Relaxed) {
+            return request.fail(Error::new(Kind::Taken, "this server ends, and another one takes over"));
+        }
         let bytes = request.bytes();
         if let Err(refused) = queues.push(index, request, bytes, (queue_requests, queue_bytes)) {
             R::meters(&self.shared).shed.add(1);
             refused.fail(overloaded(None));
         }
+    }
+
+    /// Whether rows that were read or written before may be answered without asking the store.
+    pub fn hits_are_valid(&self) -> bool {
+        self.shared.hit_lease.is_valid()
     }
 
     /// Whether requests can be served now.

@@ -1,11 +1,14 @@
 //! The owner thread: acquires the lease of the store, and again when it was lost.
 //!
 //! Every loss is handled alike, a broken session, a restarted database or a failover: all sessions end, the cache
-//! above is dropped, and a new lease makes sure that nothing sent before can still take effect.
+//! above is dropped, and a new lease makes sure that nothing sent before can still take effect. As long as it lasts the lease
+//! is confirmed again and again, because hits in the cache depend on it.
 
-use super::{Observer, Shared, Status, start_thread};
+use super::hit_lease::{HITS_END, boot_time};
+use super::{Leaving, Observer, Shared, Status, start_thread};
 use crate::{Error, EventBlock, EventSupport, Kind, Lease, Part, Role};
 use kv::Version;
+use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
@@ -15,6 +18,18 @@ use tokio::sync::mpsc;
 /// Between two attempts to acquire the lease, at first; doubled up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Between two attempts of a standby.
+const STANDBY_PAUSE: Duration = Duration::from_millis(250);
+/// How long what such an attempt showed is taken for true. Requests that come later wait for the next one.
+pub(super) const KNOWN_FOR: Duration = Duration::from_millis(700);
+/// How long a server that hands the store over serves on after it has said so. Longer: what it refuses then is not refused by
+/// a standby that does not know yet.
+pub(super) const ANNOUNCEMENT: Duration = Duration::from_millis(750);
+/// Between two confirmations of the lease, and how long the store may take for one.
+const CONFIRM_PAUSE: Duration = Duration::from_millis(500);
+const CONFIRM_MAX: Duration = Duration::from_secs(10);
+/// How long the store may take to note that it is released.
+const RELEASE_MAX: Duration = Duration::from_secs(1);
 /// A lease that lasted this long was not lost at once. After one that was, the pause is doubled up to the same time: each costs
 /// an epoch, and there are 2^20.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -27,7 +42,7 @@ pub(super) fn spawn(
     beside: impl Future<Output = ()> + Send + 'static,
 ) -> Result<JoinHandle<()>, Error> {
     let (first, first_lease) = std_mpsc::channel();
-    let owner = Owner { shared: Arc::clone(shared), observer, lost };
+    let owner = Owner { shared: Arc::clone(shared), observer, lost, last_epoch: None };
     let thread = start_thread("weir-owner", move |runtime| {
         runtime.spawn(beside);
         runtime.block_on(owner.run(first));
@@ -43,22 +58,32 @@ struct Owner {
     shared: Arc<Shared>,
     observer: Arc<dyn Observer>,
     lost: mpsc::UnboundedReceiver<(u64, String)>,
+    /// That of the last lease under which requests were served.
+    last_epoch: Option<u64>,
 }
 
 impl Owner {
     async fn run(mut self, first: std_mpsc::Sender<Result<(), Error>>) {
         let role = self.shared.config.role;
-        let mut lease = match self.first_lease().await {
-            Ok(lease) => lease,
-            Err(error) if role == Role::Replica && error.kind() == Kind::Unavailable => {
-                log::warn!("the server starts without the replica: {error}");
-                self.announce(Status::Down(error.to_string()));
+        let since = Instant::now();
+        let first_lease = match self.first_lease().await {
+            Err(error) if self.may_wait_for(&error) => {
+                match role {
+                    Role::Replica => log::warn!("the server starts without the replica: {error}"),
+                    Role::Store(_) => log::info!("standing by: {error}"),
+                }
+                self.announce(self.status_after(&error, since));
                 // The receiver waits for exactly one message, and is gone after it.
                 let _ = first.send(Ok(()));
-                let Some(lease) = self.reacquire(PAUSE_MIN).await else { return };
-                lease
+                self.reacquire(PAUSE_MIN).await.ok_or(None)
             }
-            Err(error) => {
+            result => result.map_err(Some),
+        };
+        let mut lease = match first_lease {
+            Ok(lease) => lease,
+            // The server ends.
+            Err(None) => return,
+            Err(Some(error)) => {
                 self.shared.status.send_replace(Status::Stopped);
                 // As above.
                 let _ = first.send(Err(error));
@@ -76,14 +101,20 @@ impl Owner {
             self.shared.clock.advance_to(lease.now);
             self.shared.may_expire.store(lease.may_expire, Relaxed);
             self.shared.meters.leases.add(1);
+            self.last_epoch = Some(epoch);
             self.observer.store_up();
             self.announce(Status::Up(epoch));
             if let Some(first) = first.take() {
                 // As above. Only now, so that a started store can be used at once.
                 let _ = first.send(Ok(()));
             }
-            let Some(reason) = self.until_lost(&mut lease).await else { return };
-            log::warn!("{role} is lost: {reason}");
+            let lost = self.until_lost(&mut lease).await;
+            self.shared.hit_lease.end();
+            let Some(reason) = lost else { return release(&mut lease).await };
+            let is_leaving = *self.shared.leaving.borrow() == Leaving::Announced;
+            if !is_leaving {
+                log::warn!("{role} is lost: {reason}");
+            }
             self.announce(Status::Down(reason));
             self.observer.store_down();
             // Our own sessions first: the next lease would wait for them.
@@ -91,6 +122,9 @@ impl Owner {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             drop(lease);
+            if is_leaving {
+                return;
+            }
             pause = if since.elapsed() < SETTLED { (pause * 2).min(SETTLED) } else { PAUSE_MIN };
             let Some(next) = self.reacquire(pause).await else { return };
             log::info!("{role} is back");
@@ -115,9 +149,11 @@ impl Owner {
     /// The reason; `None` when the server ends.
     async fn until_lost(&mut self, lease: &mut Lease) -> Option<String> {
         let mut status = self.shared.status.subscribe();
+        let mut confirmed = pin!(confirm(lease.owner.as_deref_mut(), &self.shared));
         loop {
             tokio::select! {
                 reason = &mut lease.lost => return Some(reason),
+                reason = &mut confirmed => return Some(reason),
                 lost = self.lost.recv() => match lost {
                     Some((epoch, reason)) if epoch == lease.epoch => return Some(reason),
                     Some(_) => {} // of a lease that is gone already
@@ -128,15 +164,41 @@ impl Owner {
         }
     }
 
+    /// Whether a server starts although its store cannot be acquired yet.
+    fn may_wait_for(&self, error: &Error) -> bool {
+        match (self.shared.config.role, error.kind()) {
+            (Role::Replica, kind) => kind == Kind::Unavailable,
+            (Role::Store(_), kind) => {
+                self.shared.config.is_standby
+                    && matches!(kind, Kind::Taken | Kind::Ending | Kind::Unavailable)
+            }
+        }
+    }
+
+    /// What follows from an attempt to acquire the lease that began at `since` and failed.
+    fn status_after(&self, error: &Error, since: Instant) -> Status {
+        match error.kind() {
+            Kind::Ending => Status::Starting,
+            Kind::Taken if self.shared.config.is_standby => {
+                Status::Standby { since, reason: error.to_string() }
+            }
+            _ => Status::Down(error.to_string()),
+        }
+    }
+
     /// Waits only while another server owns the store; any other failure is reported at once.
     async fn first_lease(&self) -> Result<Lease, Error> {
         let deadline = Instant::now() + self.shared.config.lease_wait;
         loop {
-            match self.acquire().await {
-                Err(error) if error.kind() == Kind::Taken && Instant::now() < deadline => {
+            let result = self.acquire().await;
+            match &result {
+                Err(error) if self.may_wait_for(error) => return result,
+                Err(error)
+                    if matches!(error.kind(), Kind::Taken | Kind::Ending) && Instant::now() < deadline =>
+                {
                     tokio::time::sleep(PAUSE_MIN).await;
                 }
-                result => return result,
+                _ => return result,
             }
         }
     }
@@ -145,20 +207,30 @@ impl Owner {
     async fn reacquire(&self, mut pause: Duration) -> Option<Lease> {
         let mut status = self.shared.status.subscribe();
         loop {
-            if tokio::time::timeout(pause, status.wait_for(|status| *status == Status::Stopped)).await.is_ok()
-            {
+            tokio::select! {
+                _ = status.wait_for(|status| *status == Status::Stopped) => return None,
+                () = tokio::time::sleep(pause) => {}
+            }
+            if *self.shared.leaving.borrow() != Leaving::No {
                 return None;
             }
+            let since = Instant::now();
             match self.acquire().await {
                 Ok(lease) => return Some(lease),
                 Err(error) => {
+                    pause = match error.kind() {
+                        Kind::Ending => PAUSE_MIN,
+                        Kind::Taken if self.shared.config.is_standby => STANDBY_PAUSE,
+                        _ => (pause * 2).min(PAUSE_MAX),
+                    };
                     // The attempts go on several times a second, most for the same reason.
-                    if self.announce(Status::Down(error.to_string())) {
+                    let status = self.status_after(&error, since);
+                    let is_usual = matches!(status, Status::Starting | Status::Standby { .. });
+                    if self.announce(status) && !is_usual {
                         log::warn!("cannot acquire {}: {error}", self.shared.config.role);
                     }
                 }
             }
-            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
@@ -194,7 +266,8 @@ impl Owner {
             Role::Store(part) => part,
             Role::Replica => Part::WHOLE,
         };
-        let lease = self.shared.store.acquire(part).await?;
+        let mut lease = self.shared.store.acquire(part).await?;
+        let acquired = Instant::now();
         if lease.epoch > Version::EPOCH_MAX {
             let message = format!(
                 "the store was leased {} times; versions have no room for more (docs/consistency.md)",
@@ -204,7 +277,88 @@ impl Owner {
         }
         if let Role::Store(_) = self.shared.config.role {
             self.open_events(&lease).await?;
+            self.wait_for_hits_to_end(&lease, acquired).await;
         }
+        // So that the first hit need not wait for the next confirmation.
+        confirm_once(lease.owner.as_deref_mut(), &self.shared, true).await?;
         Ok(lease)
+    }
+
+    /// A server that owned the store before may have been paused, and answer hits until its lease of them ends.
+    async fn wait_for_hits_to_end(&self, lease: &Lease, acquired: Instant) {
+        let is_own = self.last_epoch.is_some_and(|last| last + 1 == lease.epoch);
+        if lease.was_released || is_own {
+            return;
+        }
+        log::info!(
+            "the server before did not release {}: waiting {} s until its cache hits have ended",
+            self.shared.config.role,
+            HITS_END.as_secs_f64()
+        );
+        self.announce(Status::Starting);
+        let mut status = self.shared.status.subscribe();
+        // Ended or not, the server goes on; if it ends, it notices.
+        let _ = tokio::time::timeout_at(
+            (acquired + HITS_END).into(),
+            status.wait_for(|status| *status == Status::Stopped),
+        )
+        .await;
+    }
+}
+
+/// The session of a lease, where there is one.
+type LeaseOwner<'a> = Option<&'a mut (dyn crate::Owner + 'static)>;
+
+/// Has the lease confirmed, and extends that of the hits if it `extends`.
+async fn confirm_once(owner: LeaseOwner<'_>, shared: &Shared, extends: bool) -> Result<(), Error> {
+    let asked = boot_time();
+    let unanswered = || format!("the store did not answer within {} s", CONFIRM_MAX.as_secs());
+    match owner {
+        Some(owner) => {
+            let confirmed = tokio::time::timeout(CONFIRM_MAX, owner.confirm()).await;
+            confirmed.unwrap_or_else(|_| Err(Error::new(Kind::Unavailable, unanswered())))?;
+            if extends {
+                shared.hit_lease.extend(asked);
+            }
+        }
+        None if extends => shared.hit_lease.extend_without_end(),
+        None => {}
+    }
+    Ok(())
+}
+
+/// Has the lease confirmed again and again until the server hands it over, which it then says in the store. Ends with the reason
+/// when it is lost.
+async fn confirm(mut owner: LeaseOwner<'_>, shared: &Shared) -> String {
+    let mut leaving = shared.leaving.subscribe();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(CONFIRM_PAUSE) => {}
+            // The value must not stay borrowed: it is replaced below.
+            () = async { drop(leaving.wait_for(|leaving| *leaving == Leaving::Asked).await) } => {
+                shared.hit_lease.end();
+                if let Some(owner) = &mut owner
+                    && let Err(error) = owner.release().await
+                {
+                    return error.to_string();
+                }
+                shared.leaving.send_replace(Leaving::Announced);
+            }
+        }
+        let extends = *leaving.borrow() == Leaving::No;
+        if let Err(error) = confirm_once(owner.as_deref_mut(), shared, extends).await {
+            return error.to_string();
+        }
+    }
+}
+
+/// Notes in the store that it is released, so that its next owner need not wait. No hits are answered any more.
+async fn release(lease: &mut Lease) {
+    let Some(owner) = &mut lease.owner else { return };
+    // Without the note the next owner waits.
+    match tokio::time::timeout(RELEASE_MAX, owner.release()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => log::debug!("cannot note the release: {error}"),
+        Err(_) => log::debug!("cannot note the release in time"),
     }
 }

@@ -107,6 +107,15 @@ impl<R> Queues<R> {
         self.0.iter().map(|queue| queue.len.load(Relaxed)).sum()
     }
 
+    /// Whether nothing waits and nothing is in a batch.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.iter().all(|queue| {
+            queue.len.load(Relaxed) == 0
+                && queue.in_flight.load(Relaxed) == 0
+                && queue.aside.lock().is_empty()
+        })
+    }
+
     /// Whether the first worker takes from a queue that is not its own.
     #[cfg(test)]
     pub(super) fn is_handed_over(&self, index: usize) -> bool {
@@ -173,14 +182,8 @@ impl<R> Waiting<R> {
         let mut late = Vec::new();
         let is_late = |queued: &Queued<R>| now.saturating_duration_since(queued.since) > most;
         for queue in self.0.iter() {
-            {
-                let mut waiting = queue.waiting.lock();
-                // The first one has waited longest.
-                while let Some(queued) = waiting.pop_front_if(is_late) {
-                    late.push(queued);
-                }
-                queue.len.store(waiting.requests.len(), Relaxed);
-            }
+            // The first one has waited longest.
+            late.extend(queue.take_first(is_late));
             // What is aside may be of several queues, and then in no order.
             let mut aside = queue.aside.lock();
             for _ in 0..aside.len() {
@@ -202,6 +205,17 @@ impl<R> Queue<R> {
         let count = requests.len().min(most.saturating_sub(taken.len()));
         taken.extend(requests.drain(..count).inspect(|queued| *bytes -= queued.bytes));
         self.len.store(requests.len(), Relaxed);
+    }
+
+    /// Takes the first requests for which `wanted` holds.
+    fn take_first(&self, wanted: impl Fn(&Queued<R>) -> bool) -> Vec<Queued<R>> {
+        let mut waiting = self.waiting.lock();
+        let mut first = Vec::new();
+        while let Some(queued) = waiting.pop_front_if(&wanted) {
+            first.push(queued);
+        }
+        self.len.store(waiting.requests.len(), Relaxed);
+        first
     }
 
     /// Makes it its own worker's again. Only the first worker does so.
@@ -243,9 +257,10 @@ impl<R> Consumer<R> {
         }
     }
 
-    /// Moves everything in this worker's own queue to the end of `taken`, also if another worker serves it: for a worker that only refuses.
-    pub(super) fn take_own(&self, taken: &mut VecDeque<Queued<R>>) {
-        self.own().take(taken, usize::MAX);
+    /// Takes the first requests from this worker's own queue for which `wanted` holds, also if another worker serves it: for a
+    /// worker that only refuses.
+    pub(super) fn take_own(&self, wanted: impl Fn(&Queued<R>) -> bool) -> Vec<Queued<R>> {
+        self.own().take_first(wanted)
     }
 
     /// Waits until there may be something to take, or the queues may be closed.

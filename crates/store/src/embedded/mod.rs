@@ -132,7 +132,7 @@ impl Embedded {
         })?;
         *self.owned.lock() = Some((epoch, Arc::new(Opened { log, is_stopped, cleaner: Some(cleaner) })));
         let (now, lost) = (Timestamp::of_this_machine(), Box::pin(std::future::pending()));
-        Ok(Lease { epoch, now, may_expire, lost })
+        Ok(Lease { epoch, now, may_expire, was_released: true, lost, owner: None })
     }
 }
 

@@ -19,11 +19,14 @@ mod user_session;
 mod user_table;
 
 use super::password::Password;
-use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtaken, taken};
+use super::sql::{
+    self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, one_line, overtaken, taken,
+};
 use super::store_url::StoreUrl;
 use super::user_table::{Names, PARAMETERS, Seen, VERSIONS, capabilities};
 use super::{
-    Answer, Capabilities, Error, Kind, Lease, Part, Session, Store, Workers, only_user_tables, redacted,
+    Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, only_user_tables,
+    redacted,
 };
 use commits::Commits;
 use kv::{Key, Timestamp, Version};
@@ -39,10 +42,6 @@ use tls::Tls;
 use user_session::UserTableSession;
 use user_table::{UserTable, VERSIONS_TABLE};
 
-/// How often the owner asks whether it still is: an idle connection does not notice its end.
-const WATCH_PAUSE: Duration = Duration::from_millis(500);
-/// How long the owner waits for that answer before it takes the store for lost.
-const WATCH_MAX: Duration = Duration::from_secs(10);
 /// How often a lease ends lingering sessions before it gives up for this time; it waits a second after each.
 const TERMINATIONS_MAX: usize = 10;
 
@@ -50,15 +49,14 @@ const TERMINATIONS_MAX: usize = 10;
 const SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1,
         completion_type = 0;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-/// The server ends the connection of an owner that is silent for 20 s, so that another server can own the store. A lease looks
-/// for lingering sessions after a lock wait of one second, the shortest possible.
-const OWNER_SETTINGS: &str = "SET SESSION wait_timeout = 20, innodb_lock_wait_timeout = 1";
+/// A lease looks for lingering sessions after a lock wait of one second, the shortest possible.
+const OWNER_SETTINGS: &str = "SET SESSION innodb_lock_wait_timeout = 1";
 /// Sessions may idle for a year, the most there is. Workers never wait for each other, so rows that stay locked are
 /// another client's. `binary`: parameters are bytes and are not converted.
 const SESSION_SETTINGS: &str =
     "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 5; SET NAMES binary";
 
-const TABLES: [&str; 4] = [
+const TABLES: [&str; 5] = [
     "CREATE TABLE IF NOT EXISTS weir_kv (
         `key` VARBINARY(1024) NOT NULL PRIMARY KEY,
         value LONGBLOB NOT NULL,
@@ -81,9 +79,13 @@ const TABLES: [&str; 4] = [
         at BIGINT UNSIGNED NOT NULL,
         body LONGBLOB NOT NULL
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
+    "CREATE TABLE IF NOT EXISTS weir_release (
+        one TINYINT NOT NULL PRIMARY KEY,
+        epoch BIGINT NOT NULL
+    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
 ];
 const TABLES_THERE: &str = "SELECT COUNT(*) FROM information_schema.tables
-    WHERE table_schema = DATABASE() AND table_name IN ('weir_kv', 'weir_owner', 'weir_map', 'weir_events')";
+    WHERE table_schema = DATABASE() AND table_name IN ('weir_kv', 'weir_owner', 'weir_map', 'weir_events', 'weir_release')";
 const ROWS: &str = "weir_kv";
 
 const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 WHERE one = 1";
@@ -94,6 +96,9 @@ const FIRST_EPOCH: &str = "INSERT INTO weir_owner (one, epoch) SELECT 1, (GREATE
 /// What the lease says of time.
 const TIME: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED),
     EXISTS (SELECT 1 FROM weir_kv WHERE expires IS NOT NULL)";
+/// Written by the server of the newest epoch when it answers no more hits.
+const RELEASE: &str = "REPLACE INTO weir_release (one, epoch) VALUES (1, ?)";
+const IS_RELEASED: &str = "SELECT EXISTS (SELECT 1 FROM weir_release JOIN weir_owner USING (epoch))";
 const EPOCH: &str = "SELECT epoch FROM weir_owner WHERE one = 1";
 
 pub(super) struct Mysql {
@@ -187,6 +192,7 @@ impl Mysql {
 
     async fn take(&self, part: Part) -> Setup<Lease> {
         let (mut owner, prefix) = self.dial(OWNER_SETTINGS).await?;
+        owner.query_drop(format!("SET SESSION wait_timeout = {}", OWNER_SILENCE_MAX.as_secs())).await?;
         let lock = format!("{prefix}owner");
         let locked: Option<Option<i64>> = owner.query_first(format!("SELECT GET_LOCK('{lock}', 0)")).await?;
         if locked.flatten() != Some(1) {
@@ -217,7 +223,8 @@ impl Mysql {
         if part.admit(recorded.as_deref(), in_use, &self.shown)? {
             owner.exec_drop("INSERT INTO weir_map (one, map) VALUES (1, ?)", (part.map(),)).await?;
         }
-        self.outlast_earlier_writes(&mut owner, &prefix, versions).await?;
+        let is_released: bool = first(&mut owner, IS_RELEASED).await?.unwrap_or_default();
+        let is_first = self.outlast_earlier_writes(&mut owner, &prefix, versions).await?;
         let epoch: i64 = first(&mut owner, EPOCH).await?.unwrap_or_default();
         self.warn_of_losses(&mut owner).await?;
         let (now, may_expire): (i64, bool) =
@@ -225,17 +232,29 @@ impl Mysql {
         let now = Timestamp(now as u64);
         // The commit of the new epoch has flushed what is before it in the log, too.
         *self.commits.lock() = Arc::default();
-        Ok(Lease { epoch: epoch as u64, now, may_expire, lost: Box::pin(watch(owner, lock, epoch)) })
+        let question =
+            format!("SELECT epoch, IS_USED_LOCK('{lock}') <=> CONNECTION_ID() FROM weir_owner WHERE one = 1");
+        let owner = MysqlOwner { connection: owner, question, epoch, shown: Arc::clone(&self.shown) };
+        Ok(Lease {
+            epoch: epoch as u64,
+            now,
+            may_expire,
+            was_released: is_first || is_released,
+            // An idle connection does not notice its end.
+            lost: Box::pin(std::future::pending()),
+            owner: Some(Box::new(owner)),
+        })
     }
 
-    /// Raises the epoch, which waits for every write of an earlier lease that is in flight.
-    async fn outlast_earlier_writes(&self, owner: &mut Conn, prefix: &str, versions: &str) -> Setup<()> {
+    /// Raises the epoch, which waits for every write of an earlier lease that is in flight. Whether there was none before.
+    async fn outlast_earlier_writes(&self, owner: &mut Conn, prefix: &str, versions: &str) -> Setup<bool> {
         for _ in 0..TERMINATIONS_MAX {
             match owner.query_drop(RAISE).await {
-                Ok(()) if owner.affected_rows() > 0 => return Ok(()),
+                Ok(()) if owner.affected_rows() > 0 => return Ok(false),
                 Ok(()) => {
                     let first = FIRST_EPOCH.replace(ROWS, versions);
-                    return Ok(owner.exec_drop(first, (Version::COUNTER_BITS,)).await?);
+                    owner.exec_drop(first, (Version::COUNTER_BITS,)).await?;
+                    return Ok(true);
                 }
                 Err(error) if matches!(meaning(&error), Meaning::Again | Meaning::RolledBack) => {}
                 Err(error) => return Err(error.into()),
@@ -280,6 +299,10 @@ impl Mysql {
 
     /// The error of a store that another connection owns; names that connection.
     async fn taken(&self, owner: &mut Conn, lock: &str) -> Error {
+        // A server that starts for the first time may not have made the tables yet.
+        if let Ok(Some(true)) = first(owner, IS_RELEASED).await {
+            return ending(&self.shown);
+        }
         let who = format!(
             "SELECT used.id, there.user, there.host FROM (SELECT IS_USED_LOCK('{lock}') AS id) AS used
             LEFT JOIN information_schema.processlist AS there ON there.id = used.id WHERE used.id IS NOT NULL"
@@ -288,7 +311,9 @@ impl Mysql {
         let holder = match owner.query_first::<Holder, _>(who).await {
             Ok(Some((id, Some(user), Some(host)))) => format!(" (connection {id} of {user} from {host})"),
             Ok(Some((id, ..))) => format!(" (connection {id})"),
-            _ => String::new(),
+            // It has been released meanwhile.
+            Ok(None) => return ending(&self.shown),
+            Err(_) => String::new(),
         };
         taken(&self.shown, &holder)
     }
@@ -349,18 +374,30 @@ impl Store for Mysql {
     }
 }
 
-/// Asks again and again whether the store is still ours; ends with the reason when it is not.
-async fn watch(mut owner: Conn, lock: String, epoch: i64) -> String {
-    let question =
-        format!("SELECT epoch, IS_USED_LOCK('{lock}') <=> CONNECTION_ID() FROM weir_owner WHERE one = 1");
-    loop {
-        tokio::time::sleep(WATCH_PAUSE).await;
-        match tokio::time::timeout(WATCH_MAX, owner.query_first::<Row, _>(&question)).await {
-            Ok(Ok(row)) if row.clone().map(from_row_opt) == Some(Ok((epoch, 1_i64))) => {}
-            Ok(Ok(_)) => return "another server took it over".to_owned(),
-            Ok(Err(error)) => return cause(&error),
-            Err(_) => return format!("it did not answer within {} s", WATCH_MAX.as_secs()),
-        }
+struct MysqlOwner {
+    connection: Conn,
+    /// The epoch, and whether the user lock is still ours.
+    question: String,
+    epoch: i64,
+    shown: Arc<str>,
+}
+
+impl Owner for MysqlOwner {
+    fn confirm(&mut self) -> Answer<'_, ()> {
+        Box::pin(async {
+            match first::<(i64, i64)>(&mut self.connection, &self.question).await {
+                Ok(Some((epoch, 1))) if epoch == self.epoch => Ok(()),
+                Ok(_) => Err(overtaken(&self.shown)),
+                Err(failure) => Err(failure.of(&self.shown, Step::Read)),
+            }
+        })
+    }
+
+    fn release(&mut self) -> Answer<'_, ()> {
+        Box::pin(async {
+            let released = self.connection.exec_drop(RELEASE, (self.epoch,)).await;
+            released.map_err(|error| Failure::from(error).of(&self.shown, Step::Write))
+        })
     }
 }
 

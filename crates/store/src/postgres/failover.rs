@@ -1,6 +1,6 @@
 //! A cluster that fails over: which of several hosts is the store, and whether an acknowledged write is on more than one of them.
 
-use super::{Host, Postgres, cause};
+use super::{Host, Postgres};
 use crate::sql::{Failure, Meaning, Setup};
 use crate::{Error, Kind};
 use std::future::poll_fn;
@@ -12,10 +12,6 @@ use tokio_postgres::Client;
 
 /// How long a host may take to say what it is. One that is stopped accepts connections, and says nothing.
 const HOST_MAX: Duration = Duration::from_secs(2);
-/// How often the owner has a standby confirm that its server is still the one that is followed.
-const CONFIRM_EVERY: Duration = Duration::from_millis(500);
-/// How long it waits for that before it takes the store for lost.
-const CONFIRM_MAX: Duration = Duration::from_secs(10);
 
 /// Tells a run of a server from every other one, of this server or of others. The time line of a server that is written
 /// changes only with it: a server is promoted once in a run.
@@ -29,7 +25,7 @@ const STATE: &str = "SELECT (SELECT system_identifier FROM pg_control_system()),
 
 const STANDBYS: &str = "SELECT current_setting('synchronous_standby_names')";
 /// The same, by a commit. It waits for the standby, which confirms none of a server that it no longer follows.
-const CONFIRM: &str = "SELECT current_setting('synchronous_standby_names'),
+pub(super) const CONFIRM: &str = "SELECT current_setting('synchronous_standby_names'),
     pg_logical_emit_message(true, 'weir', '')::text";
 
 /// A host that answered.
@@ -47,7 +43,7 @@ impl Postgres {
     }
 
     /// Whether a commit has to wait for a standby.
-    fn needs_standby(&self) -> bool {
+    pub(super) fn needs_standby(&self) -> bool {
         self.has_several_hosts() && !self.allows_asynchronous_failover
     }
 
@@ -122,41 +118,13 @@ impl Postgres {
         Ok(())
     }
 
-    fn no_standby(&self) -> String {
+    pub(super) fn no_standby(&self) -> String {
         format!(
             "the store {} has no synchronous standby (synchronous_standby_names is empty), so a failover loses acknowledged \
              writes; switch synchronous replication on (Patroni: synchronous_mode and synchronous_mode_strict), or add \
              --allow-asynchronous-failover",
             self.shown
         )
-    }
-
-    /// What the owner does as long as it owns the store. Ends with the reason when that is over.
-    pub(super) fn watch(
-        &self,
-        client: Client,
-        mut ended: JoinHandle<String>,
-    ) -> impl Future<Output = String> + Send + use<> {
-        let no_standby = self.needs_standby().then(|| self.no_standby());
-        async move {
-            let dropped = |_| "the connection was dropped".to_owned();
-            let Some(no_standby) = no_standby else {
-                let _held = client;
-                return ended.await.unwrap_or_else(dropped);
-            };
-            loop {
-                tokio::select! {
-                    why = &mut ended => return why.unwrap_or_else(dropped),
-                    () = tokio::time::sleep(CONFIRM_EVERY) => {}
-                }
-                match tokio::time::timeout(CONFIRM_MAX, client.query_one(CONFIRM, &[])).await {
-                    Ok(Ok(row)) if row.get::<_, &str>(0).is_empty() => return no_standby,
-                    Ok(Ok(_)) => {}
-                    Ok(Err(error)) => return cause(&error),
-                    Err(_) => return format!("no standby confirmed a commit within {CONFIRM_MAX:?}"),
-                }
-            }
-        }
     }
 }
 

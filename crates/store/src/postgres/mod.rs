@@ -16,13 +16,15 @@ mod user_session;
 mod user_table;
 
 use super::password::Password;
-use super::sql::{self, Failure, Meaning, Setup, foreign_table, one_line, overtaken, taken};
+use super::sql::{
+    self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, one_line, overtaken, taken,
+};
 use super::user_table::{Names, VERSIONS, capabilities, refuse};
 use super::{
-    Answer, Capabilities, Error, Kind, Lease, Part, Session, Store, Workers, only_several_hosts,
+    Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, only_several_hosts,
     only_user_tables,
 };
-use failover::SERVER;
+use failover::{CONFIRM, SERVER};
 use kv::{Key, Row, Timestamp, Version};
 use parking_lot::Mutex;
 use session::PostgresSession;
@@ -51,7 +53,7 @@ const TERMINATIONS_MAX: usize = 10;
 
 /// The tables, each made once, in a transaction of its own. An `ALTER TABLE` on every start would wait for every
 /// open transaction on the table.
-const TABLES: [(&str, &str); 4] = [
+const TABLES: [(&str, &str); 5] = [
     (ROWS, ROWS_TABLE),
     (
         "weir_owner",
@@ -75,6 +77,13 @@ const TABLES: [(&str, &str); 4] = [
             body bytea NOT NULL
         )",
     ),
+    (
+        "weir_release",
+        "CREATE TABLE weir_release (
+            one boolean PRIMARY KEY DEFAULT true CHECK (one),
+            epoch bigint NOT NULL
+        )",
+    ),
 ];
 const ROWS: &str = "weir_kv";
 const ROWS_TABLE: &str = "CREATE TABLE weir_kv (
@@ -95,6 +104,11 @@ const RAISE: &str = "UPDATE weir_owner SET epoch = greatest(epoch, $1) + 1 RETUR
 const FIRST_EPOCH: &str = "INSERT INTO weir_owner (epoch)
     SELECT coalesce(greatest(max(version), (SELECT max(id) FROM weir_events)) >> $1, 0) + 1 FROM weir_kv
     RETURNING epoch";
+
+/// Written by the server of the newest epoch when it answers no more hits.
+const RELEASE: &str =
+    "INSERT INTO weir_release (epoch) VALUES ($1) ON CONFLICT (one) DO UPDATE SET epoch = $1";
+const IS_RELEASED: &str = "SELECT EXISTS (SELECT FROM weir_release JOIN weir_owner USING (epoch))";
 
 /// What the lease says of time.
 const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
@@ -153,6 +167,10 @@ impl Postgres {
             return Err(self.taken(&client).await.into());
         }
         self.check_standby(&client).await?;
+        // A server that does not even ask whether it is the owner has stopped, or is cut off.
+        let silence =
+            "SELECT set_config(name, $1, false) FROM pg_settings WHERE name = 'idle_session_timeout'";
+        client.query(silence, &[&OWNER_SILENCE_MAX.as_millis().to_string()]).await?;
         let (rows, table) = match &self.user_table {
             None => {
                 make_tables(&client, &TABLES).await?;
@@ -163,7 +181,11 @@ impl Postgres {
                 let name = table.table.clone();
                 // The first look counts: the database checks again what it lets through.
                 known.get_or_init(|| table);
-                make_tables(&client, &[(VERSIONS, VERSIONS_TABLE), TABLES[1], TABLES[2], TABLES[3]]).await?;
+                make_tables(
+                    &client,
+                    &[(VERSIONS, VERSIONS_TABLE), TABLES[1], TABLES[2], TABLES[3], TABLES[4]],
+                )
+                .await?;
                 (VERSIONS, name)
             }
         };
@@ -171,11 +193,13 @@ impl Postgres {
             client.execute("INSERT INTO weir_map (map) VALUES ($1)", &[&part.map()]).await?;
         }
         self.end_earlier_sessions(&client).await?;
+        let is_released: bool = client.query_one(IS_RELEASED, &[]).await?.get(0);
         let last = self.leased.lock().epoch;
-        let raised = match client.query_opt(RAISE, &[&last]).await? {
-            Some(raised) => raised,
+        let (raised, was_released) = match client.query_opt(RAISE, &[&last]).await? {
+            Some(raised) => (raised, is_released),
             None => {
-                client.query_one(&FIRST_EPOCH.replace(ROWS, rows), &[&(Version::COUNTER_BITS as i32)]).await?
+                let first = FIRST_EPOCH.replace(ROWS, rows);
+                (client.query_one(&first, &[&(Version::COUNTER_BITS as i32)]).await?, true)
             }
         };
         let epoch: i64 = raised.try_get(0)?;
@@ -185,8 +209,16 @@ impl Postgres {
         client.batch_execute(&release).await?;
         let server = client.query_one(&format!("SELECT {SERVER}"), &[]).await?.try_get(0)?;
         *self.leased.lock() = Leased { host, server, epoch };
-        let lost = Box::pin(self.watch(client, ended));
-        Ok(Lease { epoch: epoch as u64, now, may_expire, lost })
+        let no_standby = self.needs_standby().then(|| self.no_standby());
+        let owner = PostgresOwner { client, epoch, shown: Arc::clone(&self.shown), no_standby };
+        Ok(Lease {
+            epoch: epoch as u64,
+            now,
+            may_expire,
+            was_released,
+            lost: Box::pin(until_closed(ended)),
+            owner: Some(Box::new(owner)),
+        })
     }
 
     /// Whether this database may be used as `part`; `Ok(true)`: the map is not written yet. The tables exist.
@@ -237,7 +269,16 @@ impl Postgres {
               AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
               AND l.classid::bigint = $1 AND l.objid::bigint = $2 LIMIT 1";
         let row = client.query_opt(who, &[&i64::from(LOCK_SPACE), &i64::from(LOCK_OWNER)]).await;
-        let Ok(Some(row)) = row else { return taken(&self.shown, "") };
+        let row = match row {
+            Ok(Some(row)) => row,
+            // It has been released meanwhile.
+            Ok(None) => return ending(&self.shown),
+            Err(_) => return taken(&self.shown, ""),
+        };
+        // A server that starts for the first time may not have made the tables yet.
+        if client.query_one(IS_RELEASED, &[]).await.is_ok_and(|row| row.get(0)) {
+            return ending(&self.shown);
+        }
         if row.get(3) {
             let message =
                 format!("the store {} is given twice; every shard is a database of its own", self.shown);
@@ -274,6 +315,51 @@ impl Postgres {
     /// The session on a connection that lacks only its statements.
     async fn prepared(&self, client: Client, ended: JoinHandle<String>) -> Setup<Box<dyn Session>> {
         Ok(Box::new(PostgresSession::prepare(Arc::clone(&self.shown), client, ended).await?))
+    }
+}
+
+/// Why a connection was closed, when it is.
+async fn until_closed(ended: JoinHandle<String>) -> String {
+    ended.await.unwrap_or_else(|_| "the connection was dropped".to_owned())
+}
+
+/// Its locks are held as long as the session lives, and the session as long as its client.
+struct PostgresOwner {
+    client: Client,
+    epoch: i64,
+    shown: Arc<str>,
+    /// What is wrong if no commit has to wait for a standby, where that is needed.
+    no_standby: Option<String>,
+}
+
+impl Owner for PostgresOwner {
+    fn confirm(&mut self) -> Answer<'_, ()> {
+        Box::pin(async {
+            if let Some(no_standby) = &self.no_standby {
+                let standbys = self.client.query_one(CONFIRM, &[]).await;
+                let standbys = standbys.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))?;
+                return match standbys.get::<_, &str>(0) {
+                    "" => Err(Error::new(Kind::Unavailable, no_standby)),
+                    _ => Ok(()),
+                };
+            }
+            let asked = async {
+                let epoch = self.client.query_opt("SELECT epoch FROM weir_owner", &[]).await?;
+                Ok::<_, Failure>(epoch.map(|row| row.try_get::<_, i64>(0)).transpose()?)
+            };
+            match asked.await {
+                Ok(Some(epoch)) if epoch == self.epoch => Ok(()),
+                Ok(_) => Err(overtaken(&self.shown)),
+                Err(failure) => Err(failure.of(&self.shown, Step::Read)),
+            }
+        })
+    }
+
+    fn release(&mut self) -> Answer<'_, ()> {
+        Box::pin(async {
+            let released = self.client.execute(RELEASE, &[&self.epoch]).await;
+            released.map(drop).map_err(|error| Failure::from(error).of(&self.shown, Step::Write))
+        })
     }
 }
 

@@ -4,7 +4,7 @@
 //! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
 
 use super::connect::quoted;
-use super::{Postgres, ROWS, ROWS_TABLE, TABLES, TIME, cause, make_tables, refuse};
+use super::{Postgres, ROWS, ROWS_TABLE, TABLES, TIME, cause, make_tables, refuse, until_closed};
 use crate::batcher::start_thread;
 use crate::sql::{Failure, Setup, Step};
 use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
@@ -311,7 +311,12 @@ impl Replica {
         let time = client.query_one(TIME, &[]).await?;
         let (now, may_expire) = (Timestamp(time.try_get::<_, i64>(0)? as u64), time.try_get(1)?);
         let epoch = self.leases.fetch_add(1, Relaxed) + 1;
-        Ok(Lease { epoch, now, may_expire, lost: Box::pin(postgres.watch(client, ended)) })
+        // It lasts as long as the connection, and the connection as long as its client.
+        let lost = async move {
+            let _held = client;
+            until_closed(ended).await
+        };
+        Ok(Lease { epoch, now, may_expire, was_released: true, lost: Box::pin(lost), owner: None })
     }
 
     async fn session(&self, epoch: u64) -> Setup<Box<dyn Session>> {

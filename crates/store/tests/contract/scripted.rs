@@ -146,7 +146,8 @@ impl Store for Scripted {
     fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
         Box::pin(async move {
-            Ok(Lease { epoch, now: Timestamp(1), may_expire: false, lost: Box::pin(std::future::pending()) })
+            let lost = Box::pin(std::future::pending());
+            Ok(Lease { epoch, now: Timestamp(1), may_expire: false, was_released: true, lost, owner: None })
         })
     }
 

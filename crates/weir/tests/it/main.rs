@@ -54,6 +54,7 @@ mod selftest;
 mod serve;
 mod service;
 mod shards;
+mod standby;
 mod store_tls;
 mod stores;
 mod failover;

@@ -1,12 +1,14 @@
 //! The configurations of proxies in packaging/proxies, with real proxies: what they pass on, refuse, keep, and send once.
 
-use crate::support::{Client, Server, until};
+use crate::support::{Client, Server, is_long, postgres, until};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const PROXIES: [&str; 3] = ["nginx", "haproxy", "varnishd"];
 
@@ -20,21 +22,26 @@ struct Proxy {
 impl Proxy {
     /// Starts `program` by its file, in front of `server`.
     fn start(program: &str, server: SocketAddr) -> Proxy {
-        let directory = tempfile::tempdir().unwrap();
-        // Free a moment ago; these programs cannot choose one themselves.
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
         let file = match program {
             "nginx" => "nginx.conf",
             "haproxy" => "haproxy.cfg",
             _ => "varnish.vcl",
         };
+        Proxy::start_by(program, file, &[server])
+    }
+
+    /// Starts `program` by a file, in front of `servers`.
+    fn start_by(program: &str, file: &str, servers: &[SocketAddr]) -> Proxy {
+        let directory = tempfile::tempdir().unwrap();
+        // Free a moment ago; these programs cannot choose one themselves.
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
         let text = fs::read_to_string(format!("../../packaging/proxies/{file}")).unwrap();
-        let text = match program {
-            "varnishd" => text.replace("\"8080\"", &format!("\"{}\"", server.port())),
-            _ => text.replace("127.0.0.1:8080", &server.to_string()),
-        };
+        let text = servers.iter().zip(8080..).fold(text, |text, (server, port)| match program {
+            "varnishd" => text.replace(&format!("\"{port}\""), &format!("\"{}\"", server.port())),
+            _ => text.replace(&format!("127.0.0.1:{port}"), &server.to_string()),
+        });
         let text = text.replace("127.0.0.1:8443", &address.to_string());
         let path = directory.path().join(file);
         fs::write(&path, text).unwrap();
@@ -137,10 +144,10 @@ fn treacherous(method: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&count);
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         for stream in listener.incoming() {
             let (mut stream, count) = (stream.unwrap(), Arc::clone(&counted));
-            std::thread::spawn(move || {
+            thread::spawn(move || {
                 let mut buffer = [0; 4096];
                 while let Ok(bytes @ 1..) = stream.read(&mut buffer) {
                     let text = String::from_utf8_lossy(&buffer[..bytes]).into_owned();
@@ -180,5 +187,166 @@ fn a_write_without_an_answer_is_sent_once() {
             }
             assert_eq!(count.load(Relaxed), 1, "{program} {method}");
         }
+    }
+}
+
+/// A pair of servers over one store behind a proxy, each at an address that it has again after a restart.
+struct Pair {
+    store: String,
+    addresses: [SocketAddr; 2],
+    servers: [Option<Server>; 2],
+}
+
+impl Pair {
+    fn start(store: &str) -> Pair {
+        let free = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let addresses = [0, 1].map(|index| free[index].local_addr().unwrap());
+        drop(free);
+        let mut pair = Pair { store: store.to_owned(), addresses, servers: [None, None] };
+        (0..2).for_each(|index| pair.start_server(index));
+        pair
+    }
+
+    fn start_server(&mut self, index: usize) {
+        let address = self.addresses[index].to_string();
+        let server = Server::start(&self.store, &["--standby", "--listen", &address]);
+        until("it answers", || server.client().get("/healthz").status == 200);
+        self.servers[index] = Some(server);
+    }
+
+    /// Which of the two owns the store.
+    fn active(&self) -> usize {
+        let is_active = |server: &Option<Server>| {
+            server.as_ref().is_some_and(|server| server.client().get("/readyz").status == 200)
+        };
+        let mut active = None;
+        until("one owns the store", || {
+            active = self.servers.iter().position(is_active);
+            active.is_some()
+        });
+        active.unwrap()
+    }
+}
+
+/// What clients saw that wrote and read through a proxy, each its own keys, one request after the other.
+#[derive(Default)]
+struct Traffic {
+    requests: usize,
+    failures: Vec<String>,
+    longest: Duration,
+}
+
+impl Traffic {
+    /// Sends requests through `proxy` until `ends`.
+    fn send(proxy: SocketAddr, client: usize, ends: &AtomicBool) -> Traffic {
+        let mut traffic = Traffic::default();
+        let mut connection = Client::connect(proxy).unwrap();
+        for round in 0.. {
+            let (path, value) = (format!("/kv/{client}-{}", round % 10), format!("{client} {round}"));
+            for method in ["PUT", "GET", "GET", "DELETE"] {
+                if ends.load(Relaxed) {
+                    return traffic;
+                }
+                let body = if method == "PUT" { value.as_bytes() } else { b"" };
+                let began = Instant::now();
+                let answer = connection.ask(method, &path, &[], body);
+                traffic.longest = traffic.longest.max(began.elapsed());
+                traffic.requests += 1;
+                match answer {
+                    Ok(answer) if answer.status < 300 && (method != "GET" || answer.text() == value) => {}
+                    answer => {
+                        traffic.failures.push(format!("{method} {path} {value}: {answer:?}"));
+                        connection = Client::connect(proxy).unwrap();
+                    }
+                }
+            }
+        }
+        traffic
+    }
+}
+
+const STANDBY_PROXIES: [(&str, &str); 2] =
+    [("nginx", "nginx-standby.conf"), ("haproxy", "haproxy-standby.cfg")];
+
+/// Both servers are replaced one after the other while clients write and read.
+#[test]
+fn no_request_fails_while_both_servers_are_restarted() {
+    let postgres = postgres();
+    for (program, file) in STANDBY_PROXIES {
+        let mut pair = Pair::start(&postgres.url());
+        let proxy = Proxy::start_by(program, file, &pair.addresses);
+        pair.active();
+        until("an answer", || proxy.client().get("/kv/none").status == 404);
+        let ends = AtomicBool::new(false);
+        let (address, restarts) = (proxy.address, if is_long() { 10 } else { 2 });
+        let traffic = thread::scope(|scope| {
+            let start = |client| {
+                scope.spawn({
+                    let ends = &ends;
+                    move || Traffic::send(address, client, ends)
+                })
+            };
+            let clients: Vec<_> = (0..8).map(start).collect();
+            // Also if something fails: the clients are waited for.
+            let restarted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                for _ in 0..restarts {
+                    let active = pair.active();
+                    let mut ending = pair.servers[active].take().unwrap();
+                    ending.terminate();
+                    assert_eq!(pair.active(), 1 - active);
+                    assert!(ending.wait().success());
+                    pair.start_server(active);
+                }
+            }));
+            ends.store(true, Relaxed);
+            let traffic = clients.into_iter().map(|client| client.join().unwrap()).collect::<Vec<_>>();
+            restarted.unwrap();
+            traffic
+        });
+        let failures: Vec<&String> = traffic.iter().flat_map(|client| &client.failures).collect();
+        let requests: usize = traffic.iter().map(|client| client.requests).sum();
+        assert!(failures.is_empty(), "{program}: {} of {requests}: {:?}", failures.len(), failures[0]);
+        let longest = traffic.iter().map(|client| client.longest).max();
+        writeln!(
+            std::io::stderr(),
+            "{program}: {requests} requests over {restarts} restarts, the longest {longest:?}"
+        )
+        .unwrap();
+    }
+}
+
+/// How long no write succeeds when the active server is killed.
+#[test]
+#[ignore = "takes two minutes"]
+fn the_time_until_a_killed_server_is_replaced() {
+    let postgres = postgres();
+    for (program, file) in STANDBY_PROXIES {
+        let mut pair = Pair::start(&postgres.url());
+        let proxy = Proxy::start_by(program, file, &pair.addresses);
+        let mut times = Vec::new();
+        for round in 0..20 {
+            let active = pair.active();
+            let value = format!("{round}");
+            until("an acknowledged write", || proxy.client().put("/kv/a", value.as_bytes()).status < 300);
+            pair.servers[active].take().unwrap().kill();
+            let killed = Instant::now();
+            let mut answer = None;
+            until("an answer", || {
+                answer =
+                    proxy.client().ask("GET", "/kv/a", &[], b"").ok().filter(|answer| answer.status == 200);
+                answer.is_some()
+            });
+            times.push(killed.elapsed());
+            assert_eq!(answer.unwrap().text(), value, "{program}");
+            pair.start_server(active);
+        }
+        times.sort_unstable();
+        writeln!(
+            std::io::stderr(),
+            "{program}: unavailable for {:?} (median), {:?} (worst of 20)",
+            times[10],
+            times[19]
+        )
+        .unwrap();
     }
 }

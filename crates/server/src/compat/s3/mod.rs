@@ -51,7 +51,7 @@ impl S3State {
         let started = SystemTime::now();
         let epochs = tiers.shards.iter().map(|tier| match tier.store().status() {
             Status::Up(epoch) => epoch,
-            Status::Down(_) | Status::Stopped => 0,
+            _ => 0,
         });
         S3State { credentials, tls, times: Times::new(epochs, started), started }
     }

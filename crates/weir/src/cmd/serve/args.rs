@@ -162,6 +162,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_LEASE_WAIT", default_value = "10s")]
     pub(super) lease_wait: Span,
 
+    /// Start also while another server owns the store, and take over when it ends; when ending, hand over to such a server
+    #[arg(long, env = "WEIR_STANDBY", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    pub(super) standby: bool,
+
     /// Keep events in the store for this long, so that clients of /watch can go on after a restart [default: not at all]
     #[arg(long, value_name = "TIME", env = "WEIR_EVENT_LOG", value_parser = positive)]
     pub(super) event_log: Option<Duration>,

@@ -97,6 +97,10 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
         return wrong(what, "raise the one or lower the other");
     }
     let store_urls = store_urls(&args.store)?;
+    if args.standby && store_urls.len() > 1 {
+        let what = "--standby goes with one --store: two servers could each own a part of several";
+        return wrong(what, "leave --standby out, or divide the keys among pairs of servers");
+    }
     if let Some(url) = args.read_fallback.as_ref().filter(|url| store_urls.contains(url)) {
         let what = format!("--read-fallback {} is a --store, too", store::redacted(url));
         return wrong(what, "a replica is a server of its own; make one with `weir replica init`");
@@ -160,6 +164,7 @@ impl Plan {
             access_log: self.access_log.clone(),
             timing: args.timing,
             drain: args.drain.0,
+            standby: args.standby,
             idle_timeout: args.idle_timeout,
             head_timeout: args.head_timeout,
         }
@@ -173,6 +178,7 @@ impl Plan {
             // What has waited so long is refused, with time left to say so before the deadline makes it unknown.
             queue_wait_max: self.args.store_timeout / 2,
             lease_wait: self.args.lease_wait.0,
+            is_standby: self.args.standby,
             batching: self.args.batching,
             acknowledge_early: self.args.acknowledge_early,
             faults: self.faults.clone(),

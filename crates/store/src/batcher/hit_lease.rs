@@ -1,0 +1,78 @@
+//! Until when rows may be answered from a cache without asking the store.
+//!
+//! Another server may own the store by the time that this one notices, if this one was paused or cut off. So hits are answered
+//! only for a time after the store last confirmed the lease, counted from when it was asked, and a new owner that follows one
+//! which did not release the store waits for longer than that.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
+};
+use std::time::Duration;
+
+/// How long hits are answered after the store was asked to confirm the lease.
+const HITS_LAST: Duration = Duration::from_secs(2);
+/// How long a new owner waits: clocks may run differently fast.
+pub(super) const HITS_END: Duration = Duration::from_millis(2020);
+
+/// Alone in its cache line: every hit reads it.
+#[derive(Default)]
+#[repr(align(64))]
+pub(super) struct HitLease(AtomicU64);
+
+/// The end of a lease that lasts until it is ended.
+const NO_END: u64 = u64::MAX;
+
+impl HitLease {
+    /// Whether the store cannot have had another owner until now. Asked between the lookup and the answer.
+    pub(super) fn is_valid(&self) -> bool {
+        match self.0.load(Acquire) {
+            0 => false,
+            NO_END => true,
+            end => boot_time() < Duration::from_nanos(end),
+        }
+    }
+
+    /// The store confirmed the lease, and was asked to at `asked`.
+    pub(super) fn extend(&self, asked: Duration) {
+        self.0.store((asked + HITS_LAST).as_nanos() as u64, Release);
+    }
+
+    /// Nobody can take the store over unnoticed.
+    pub(super) fn extend_without_end(&self) {
+        self.0.store(NO_END, Release);
+    }
+
+    /// No hits are answered from now on.
+    pub(super) fn end(&self) {
+        self.0.store(0, Release);
+    }
+}
+
+/// The time since the machine was started, in which it may have been suspended.
+pub(super) fn boot_time() -> Duration {
+    // Never negative.
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_end_by_themselves_before_a_new_owner_serves() {
+        let lease = HitLease::default();
+        assert!(!lease.is_valid(), "before the first confirmation");
+        lease.extend(boot_time());
+        assert!(lease.is_valid());
+        // As if it had been asked then.
+        lease.extend(boot_time().saturating_sub(HITS_LAST));
+        assert!(!lease.is_valid());
+        lease.extend_without_end();
+        assert!(lease.is_valid());
+        lease.end();
+        assert!(!lease.is_valid());
+        assert!(HITS_END >= HITS_LAST.mul_f64(1.01));
+    }
+}

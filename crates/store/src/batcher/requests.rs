@@ -1,0 +1,245 @@
+//! How a batch of reads, or of writes, is done in a session.
+
+use super::events::Ticket;
+use super::replies::answer_batch;
+use super::worker::{BATCH_BYTES_MAX, RETRIES_MAX, Ran, Request};
+use super::{apart, batch};
+use super::{Batching, Intent, ReadRequest, Shared, WorkerMeters, WriteRequest};
+use crate::{Answer, Error, EventBlock, Found, Idempotency, Kind, Session, events};
+use kv::{Key, Row};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+impl Request for ReadRequest {
+    const FLUSHES: bool = false;
+    // 64 in the first batch; if values turn out to be small, each batch may be twice as large as the one before.
+    const ANSWER_BYTES_GUESS: usize = BATCH_BYTES_MAX / 64;
+
+    fn bytes(&self) -> usize {
+        self.key.as_bytes().len()
+    }
+
+    fn set_queued(&mut self, waited: Duration) {
+        self.reply.queued = waited;
+    }
+
+    fn fail(mut self, error: Error) {
+        self.reply.give(Err(error));
+    }
+
+    fn meters(shared: &Shared) -> &WorkerMeters {
+        &shared.meters.read
+    }
+
+    fn run<'a>(session: &'a mut dyn Session, mut batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
+        if shared.is_shared() {
+            let read = apart::read(batch, shared);
+            return Box::pin(async { Ok(Ran { bytes: read.await, answered: Instant::now() }) });
+        }
+        Box::pin(async move {
+            batch.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            let mut distinct: Vec<Key> = batch.iter().map(|request| request.key.clone()).collect();
+            distinct.dedup();
+            let (mut batch, mut keys, mut bytes) = (batch.into_iter().peekable(), &distinct[..], 0);
+            loop {
+                let rows = match session.read(keys).await {
+                    Ok(rows) => rows,
+                    Err(error) => {
+                        let answered = answer_batch(|| batch.for_each(|request| request.fail(error.clone())));
+                        let ends = error.kind().ends_session();
+                        return if ends { Err(error) } else { Ok(Ran { answered, bytes }) };
+                    }
+                };
+                bytes += rows.iter().flatten().map(Row::bytes).sum::<usize>();
+                let (read, unread) = keys.split_at(rows.len());
+                let mut found = read.iter().zip(rows).peekable();
+                let is_read = |request: &ReadRequest| unread.first().is_none_or(|next| request.key < *next);
+                let answered = answer_batch(|| {
+                    while let Some(mut request) = batch.next_if(is_read) {
+                        while found.next_if(|(key, _)| **key < request.key).is_some() {}
+                        let row = found.peek().and_then(|(_, row)| row.clone());
+                        request.reply.give(Ok(row.filter(|row| !row.is_expired(&shared.clock))));
+                    }
+                });
+                if unread.is_empty() {
+                    return Ok(Ran { answered, bytes });
+                }
+                keys = unread;
+            }
+        })
+    }
+}
+
+impl Request for WriteRequest {
+    const FLUSHES: bool = true;
+    const ANSWER_BYTES_GUESS: usize = 0;
+
+    fn bytes(&self) -> usize {
+        let value_bytes = if let Intent::Put(row) = &self.intent { row.value().len() } else { 0 };
+        self.key.as_bytes().len() + value_bytes
+    }
+
+    fn set_queued(&mut self, waited: Duration) {
+        self.reply.queued = waited;
+    }
+
+    fn fail(mut self, error: Error) {
+        self.reply.give(Err(error));
+    }
+
+    fn meters(shared: &Shared) -> &WorkerMeters {
+        &shared.meters.write
+    }
+
+    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
+        let groups = batch::group(batch);
+        if shared.is_shared() {
+            return Box::pin(async move {
+                apart::write(groups, shared).await;
+                Ok(Ran { answered: Instant::now(), bytes: 0 })
+            });
+        }
+        Box::pin(async move {
+            let mut refused = VecDeque::new();
+            let mut outcome = commit(session, groups, shared, &mut refused).await;
+            // One request was refused: the others must not suffer for it, so each key goes again on its own, and then each request.
+            while let Some(group) = refused.pop_front() {
+                match &outcome {
+                    Ok(_) => outcome = commit(session, vec![group], shared, &mut refused).await,
+                    // The session went meanwhile, and these were not sent.
+                    Err(lost) => group.fail(&Error::new(Kind::Unavailable, lost.to_string())),
+                }
+            }
+            outcome.map(|answered| Ran { answered, bytes: 0 })
+        })
+    }
+}
+
+/// Commits the groups, one per key, together and answers their requests; says when.
+///
+/// If the store refuses something and they can be divided, they go unanswered to the front of `refused`.
+async fn commit(
+    session: &mut dyn Session,
+    mut groups: Vec<batch::Group>,
+    shared: &Shared,
+    refused: &mut VecDeque<batch::Group>,
+) -> Result<Instant, Error> {
+    // Until the answers: what an atomic batch writes is newer, in the cache too.
+    let _no_atomic_batch = shared.atomic.read().await;
+    let written = write(session, &mut groups, shared).await;
+    let written = written.map(|(found, events)| {
+        // Made before the answers take the groups, and published after them: who is told finds the row.
+        let events = events.map(|(ticket, stored)| {
+            let is_stored = stored.is_some();
+            let gathered = || {
+                let mut body = events::body(false);
+                batch::record(&groups, Some(&found), &mut body);
+                let block = ticket.block(shared.clock.now(), body);
+                events::has_records(&block.body).then_some(block)
+            };
+            let block = stored.or_else(|| if ticket.gathers { gathered() } else { None });
+            (ticket, block, is_stored)
+        });
+        (found, events)
+    });
+    let refusal = written.as_ref().err().filter(|error| error.kind() == Kind::Refused);
+    if shared.refuses_writes.load(Relaxed) != refusal.is_some() {
+        shared.refuses_writes.store(refusal.is_some(), Relaxed);
+        refusal.into_iter().for_each(|error| shared.failed(error.to_string()));
+    }
+    let error = match written {
+        Ok((found, events)) => {
+            let answered = answer_batch(|| batch::answer(groups, &found, shared.config.batching));
+            match events {
+                Some((ticket, Some(block), is_stored)) => ticket.end_with(block, is_stored),
+                Some((ticket, None, _)) => ticket.end_without(),
+                None => {}
+            }
+            return Ok(answered);
+        }
+        Err(error) => error,
+    };
+    if matches!(error.kind(), Kind::Rejected | Kind::Unfit) {
+        match batch::divide(groups) {
+            Ok(parts) => {
+                // In their order: they may be of one key.
+                parts.into_iter().rev().for_each(|part| refused.push_front(part));
+                return Ok(Instant::now());
+            }
+            Err(whole) => groups = whole,
+        }
+    }
+    let answered = answer_batch(|| groups.into_iter().for_each(|group| group.fail(&error)));
+    if error.kind().ends_session() { Err(error) } else { Ok(answered) }
+}
+
+/// What writes found; and their place among the events, with their block if the store keeps it.
+type Sent<'s> = (Vec<Found>, Option<(Ticket<'s>, Option<EventBlock>)>);
+
+/// Decides the preconditions, reading the keys that have any, gives every write its version, and sends what is to be written.
+async fn write<'s>(
+    session: &mut dyn Session,
+    groups: &mut [batch::Group],
+    shared: &'s Shared,
+) -> Result<Sent<'s>, Error> {
+    // What a row that has expired was replaced by has created it.
+    let may_expire = shared.may_expire.load(Relaxed) && shared.config.batching == Batching::On;
+    let keeps_events = shared.events.keeps_all();
+    let is_read =
+        |group: &&batch::Group| may_expire || group.is_conditional() || group.asks_if_present(keeps_events);
+    let conditional: Vec<Key> = groups.iter().filter(is_read).map(|group| group.key().clone()).collect();
+    // A clear between the look and the write would remove the row that decides.
+    let _no_clear = if conditional.is_empty() {
+        None
+    } else {
+        let no_clear = shared.conditions.read().await;
+        // The clear that was waited for may have been given up, and happen yet.
+        shared.status.borrow().epoch()?;
+        Some(no_clear)
+    };
+    let mut tries = 0;
+    loop {
+        session.begin_decision();
+        let mut current = Vec::with_capacity(conditional.len());
+        while current.len() < conditional.len() {
+            let rows =
+                session.read(&conditional[current.len()..]).await.map_err(|error| match error.kind() {
+                    // Nothing was sent to be written.
+                    Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
+                    _ => error,
+                })?;
+            current.extend(rows);
+        }
+        let mut current = current.into_iter();
+        for group in &mut *groups {
+            let stored = is_read(&&*group).then(|| current.next().flatten());
+            let repeat = |idempotency: &Idempotency| shared.events.repeat(&idempotency.id);
+            group.decide(stored, &shared.clock, repeat, || shared.next_version());
+        }
+        if shared.config.batching == Batching::Off {
+            // Writes have no order, and so no events.
+            return Ok((session.write(&batch::writes(groups)).await?, None));
+        }
+        let ticket = shared.events.begin(|| shared.next_version());
+        let is_stored = keeps_events || groups.iter().any(batch::Group::is_idempotent);
+        let stored = is_stored.then(|| {
+            let mut body = events::body(keeps_events);
+            batch::record(groups, None, &mut body);
+            ticket.block(shared.clock.now(), body)
+        });
+        let stored = stored.filter(|block| events::has_records(&block.body));
+        match session.write_with(&batch::writes(groups), stored.as_ref()).await {
+            Ok(found) => return Ok((found, Some((ticket, stored)))),
+            // It may happen, also later.
+            Err(error) if error.kind() == Kind::Unknown => return Err(error),
+            Err(error) => {
+                ticket.end_without();
+                if error.kind() != Kind::Retry || tries == RETRIES_MAX {
+                    return Err(error);
+                }
+                tries += 1;
+            }
+        }
+    }
+}
