@@ -1,9 +1,15 @@
 //! A server that ends gives its store to one that stands by.
 
-use super::{Batcher, Status, ownership};
+use super::{Batcher, Status};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// How long what an attempt to acquire the store showed is taken for true. Requests that come later wait for the next one.
+pub(super) const KNOWN_FOR: Duration = Duration::from_millis(700);
+/// How long a server that hands the store over serves on after it has said so. Longer: what it refuses then is not refused by
+/// a standby that does not know yet.
+const ANNOUNCEMENT: Duration = Duration::from_millis(750);
 
 /// Whether the server hands the store over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +37,7 @@ impl Batcher {
             *self.shared.leaving.borrow() == Leaving::Announced || self.status() != Status::Up(epoch)
         });
         // Until it has seen that, the other server refuses requests, too.
-        let seen = Instant::now() + ownership::ANNOUNCEMENT;
+        let seen = Instant::now() + ANNOUNCEMENT;
         wait_until(&|| Instant::now() > seen);
         self.shared.refuses.store(true, Relaxed);
         wait_until(&|| self.reads.is_idle() && self.long.is_idle() && self.writes.is_idle());

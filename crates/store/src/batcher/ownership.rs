@@ -20,11 +20,6 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Between two attempts of a standby.
 const STANDBY_PAUSE: Duration = Duration::from_millis(250);
-/// How long what such an attempt showed is taken for true. Requests that come later wait for the next one.
-pub(super) const KNOWN_FOR: Duration = Duration::from_millis(700);
-/// How long a server that hands the store over serves on after it has said so. Longer: what it refuses then is not refused by
-/// a standby that does not know yet.
-pub(super) const ANNOUNCEMENT: Duration = Duration::from_millis(750);
 /// Between two confirmations of the lease, and how long the store may take for one.
 const CONFIRM_PAUSE: Duration = Duration::from_millis(500);
 const CONFIRM_MAX: Duration = Duration::from_secs(10);

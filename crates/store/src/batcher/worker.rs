@@ -1,6 +1,6 @@
 //! A store worker: a thread, a session and one batch in flight, of its own queue or, while flushes are slow, of all queues.
 
-use super::ownership::KNOWN_FOR;
+use super::hand_over::KNOWN_FOR;
 use super::queue::{Consumer, Queued, Queues, Waiting};
 use super::{Batching, Shared, Status, WorkerMeters, overloaded, start_thread};
 use crate::{Answer, Error, Kind, Session};
