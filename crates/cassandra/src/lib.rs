@@ -200,7 +200,7 @@ impl Cassandra {
             }
             format!("no node of {shown} can be reached")
         });
-        Ok(Lease { epoch, now, may_expire: true, lost })
+        Ok(Lease { epoch, now, may_expire: true, was_released: true, lost, owner: None })
     }
 }
 

@@ -3,8 +3,8 @@
 use super::events::Ticket;
 use super::replies::answer_batch;
 use super::worker::{BATCH_BYTES_MAX, RETRIES_MAX, Ran, Request};
-use super::{apart, batch};
 use super::{Batching, Intent, ReadRequest, Shared, WorkerMeters, WriteRequest};
+use super::{apart, batch};
 use crate::{Answer, Error, EventBlock, Found, Idempotency, Kind, Session, events};
 use kv::{Key, Row};
 use std::collections::VecDeque;
