@@ -2,12 +2,12 @@
 //!
 //! The tests share one node, each with a keyspace of its own; those that break nodes have a cluster for themselves.
 
-use crate::load::{plan, run_until};
+use crate::load::plan;
 use crate::support::{Answer, Client, Server, count, is_long, until};
-use kv::proto::LinearizabilityReport;
+use kv::proto::{LoadEvent, LoadReport};
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 use lab_run::harness::CassandraCluster;
-use load::{Check, Plan};
+use load::{Check, EarlyEnd, Plan};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,8 @@ use std::thread;
 use std::time::Duration;
 use store::{Error, Found, Kind, Part, Store, contract};
 
-const MIXED: &str = "get=30,put=20,delete=10,put_if_absent=10,compare_and_put=20,compare_and_delete=10";
+pub(crate) const MIXED: &str =
+    "get=30,put=20,delete=10,put_if_absent=10,compare_and_put=20,compare_and_delete=10";
 
 /// The URL of a new keyspace on the node that all share. It ends with this process.
 fn keyspace() -> String {
@@ -191,7 +192,7 @@ fn weak_reads_say_so() {
     }
 }
 
-/// Passes connections on, each to the next of several places, until it is cut; while it holds, no bytes come back.
+/// Passes connections on until it is cut; while it holds, no bytes come back.
 struct Forwarder {
     address: SocketAddr,
     holds: Arc<AtomicBool>,
@@ -199,7 +200,7 @@ struct Forwarder {
 }
 
 impl Forwarder {
-    fn start(places: Vec<SocketAddr>) -> Forwarder {
+    fn start(place: SocketAddr) -> Forwarder {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (holds, is_cut) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let forwarder = Forwarder {
@@ -208,16 +209,16 @@ impl Forwarder {
             is_cut: Arc::clone(&is_cut),
         };
         thread::spawn(move || {
-            for (index, client) in listener.incoming().map_while(Result::ok).enumerate() {
+            for client in listener.incoming().map_while(Result::ok) {
                 if is_cut.load(Relaxed) {
                     continue;
                 }
-                let Ok(server) = TcpStream::connect(places[index % places.len()]) else { continue };
+                let Ok(server) = TcpStream::connect(place) else { continue };
                 for (from, to, back) in [(&client, &server, false), (&server, &client, true)] {
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     let (holds, is_cut) = (Arc::clone(&holds), Arc::clone(&is_cut));
                     thread::spawn(move || {
-                        pass(from, to, || back && holds.load(Relaxed), || is_cut.load(Relaxed))
+                        pass(from, to, || back && holds.load(Relaxed), || is_cut.load(Relaxed));
                     });
                 }
             }
@@ -260,7 +261,7 @@ fn place_of(url: &str) -> SocketAddr {
 #[test]
 fn a_write_that_was_sent_is_unknown_and_one_that_was_not_is_not_applied() {
     let url = keyspace();
-    let node = Forwarder::start(vec![place_of(&url)]);
+    let node = Forwarder::start(place_of(&url));
     let through = url.replace(&place_of(&url).to_string(), &node.address.to_string());
     let server = Server::start(&through, &["--store-timeout", "1s"]);
     let mut client = server.client();
@@ -290,38 +291,51 @@ fn a_write_that_was_sent_is_unknown_and_one_that_was_not_is_not_applied() {
     assert_eq!(client.get("/kv/k").text(), "after");
 }
 
-/// Clients of two servers on one keyspace, until `is_enough` operations are over.
-fn check_two(
-    url: &str,
+/// Clients of several servers on one keyspace, until `is_enough` operations are over.
+pub(crate) fn check_until(
+    servers: &[Server],
+    mix: &str,
     clients: u32,
     keys: u64,
     mut is_enough: impl FnMut(u64) -> bool,
-) -> LinearizabilityReport {
-    let servers = [Server::start(url, &[]), Server::start(url, &[])];
-    let forwarder = Forwarder::start(servers.iter().map(|server| server.address).collect());
+) -> LoadReport {
+    let url = |server: &Server| format!("http://{}", server.address).parse().unwrap();
     let plan = Plan {
+        urls: servers.iter().map(url).collect(),
         clients,
         keys: Some(keys),
-        mix: Some(MIXED.parse().unwrap()),
+        mix: Some(mix.parse().unwrap()),
         check_for: Some(Check::Linearizability),
-        ..plan(forwarder.address, "mixed")
+        window: Duration::from_secs(7200),
+        bin: Duration::from_millis(100),
+        ..plan(servers[0].address, "mixed")
     };
-    let report = run_until(&plan, &mut is_enough);
-    for server in &servers {
-        let counts = server.client().stats()["weir_store_batch_size_sum{operation=\"write\"}"].clone();
-        assert!(counts.as_f64().unwrap_or_default() > 0.0, "each server has its share");
+    let (early_end, mut over) = (EarlyEnd::default(), 0);
+    let report = load::run_until(&plan, &early_end, &mut |event| {
+        if let LoadEvent::Bin { bin: 0.., report } = event {
+            over += report.attempts;
+            if is_enough(over) {
+                early_end.request();
+            }
+        }
+    });
+    let report = report.unwrap();
+    for server in servers {
+        let sum = server.client().stats()["weir_store_batch_size_sum{operation=\"write\"}"].clone();
+        assert!(sum.as_f64().unwrap_or_default() > 0.0, "each server has its share");
     }
-    let checked = report.linearizability.clone().unwrap();
-    assert!(checked.operations >= report.attempts && checked.precondition_failed > 0, "{checked:?}");
-    assert!(report.errors.is_empty(), "{:?}", report.errors);
-    checked
+    report
 }
 
 #[test]
 fn two_servers_on_one_keyspace_are_linearizable() {
     let url = keyspace();
+    let servers = [Server::start(&url, &[]), Server::start(&url, &[])];
     let enough = if is_long() { 20_000 } else { 1500 };
-    let checked = check_two(&url, 8, 4, |over| over >= enough);
+    let report = check_until(&servers, MIXED, 8, 4, |over| over >= enough);
+    assert!(report.errors.is_empty(), "{:?}", report.errors);
+    let checked = report.linearizability.unwrap();
+    assert!(checked.operations >= enough && checked.precondition_failed > 0, "{checked:?}");
     assert_eq!((checked.violations, checked.not_decided), (0, 0), "{:#?}", checked.history);
 }
 

@@ -10,6 +10,8 @@ mod backup;
 mod browser;
 #[cfg(feature = "cassandra")]
 mod cassandra;
+#[cfg(feature = "cassandra")]
+mod cassandra_cluster;
 mod dashboard;
 mod dialects;
 mod compare;

@@ -1,0 +1,140 @@
+//! Three Cassandra nodes under two servers, nodes killed and paused meanwhile: the long form only.
+
+use crate::cassandra::{MIXED, check_until};
+use crate::support::{Server, count, is_long, until};
+use lab_run::harness::CassandraCluster;
+use rustix::process::Signal;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Operations that have to be over.
+const OPERATIONS: u64 = 1_000_000;
+const KILLS: usize = 20;
+const KILLS_OF_ALL: usize = 5;
+/// Longer than a connection lives whose node says nothing.
+const PAUSE: Duration = Duration::from_secs(4);
+/// Between two faults, in operations: the cluster serves meanwhile.
+const CALM: u64 = 3000;
+
+/// A cluster with one keyspace, and servers over it.
+fn cluster(parameters: &str) -> (CassandraCluster, [Server; 2]) {
+    let cluster = CassandraCluster::start(3, &[]).unwrap();
+    let version = cluster.query(0, "SELECT release_version FROM system.local").unwrap();
+    count("Cassandra", &version[0][0]);
+    let url = cluster.keyspace("weir").unwrap() + parameters;
+    let servers = [(); 2].map(|()| Server::start(&url, &["--store-timeout", "10s"]));
+    (cluster, servers)
+}
+
+/// Kills and pauses nodes, each time one, and at last all at once; how often it did each.
+fn break_nodes(cluster: &mut CassandraCluster, over: &AtomicU64, kills: usize, kills_of_all: usize) {
+    let calm = |more: u64| {
+        let enough = over.load(Relaxed) + more;
+        let deadline = Instant::now() + Duration::from_secs(300);
+        while over.load(Relaxed) < enough {
+            assert!(Instant::now() < deadline, "the cluster serves nobody");
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    for round in 0..kills {
+        calm(CALM);
+        let node = round % 3;
+        cluster.kill(node);
+        calm(CALM);
+        cluster.restart(node).unwrap();
+        calm(CALM);
+        let other = (round + 1) % 3;
+        cluster.signal(other, Signal::STOP);
+        thread::sleep(PAUSE);
+        cluster.signal(other, Signal::CONT);
+    }
+    for _ in 0..kills_of_all {
+        calm(CALM);
+        (0..3).for_each(|node| cluster.kill(node));
+        cluster.restart_all().unwrap();
+    }
+    calm(CALM);
+}
+
+#[test]
+fn nodes_that_are_killed_and_paused_lose_no_acknowledged_write() {
+    if !is_long() {
+        return;
+    }
+    let (mut cluster, servers) = cluster("");
+    let (over, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let report = thread::scope(|scope| {
+        scope.spawn(|| {
+            break_nodes(&mut cluster, &over, KILLS, KILLS_OF_ALL);
+            is_done.store(true, Relaxed);
+        });
+        check_until(&servers, MIXED, 24, 300, |now| {
+            over.store(now, Relaxed);
+            is_done.load(Relaxed) && now >= OPERATIONS
+        })
+    });
+    let checked = report.linearizability.clone().unwrap();
+    assert_eq!((checked.violations, checked.not_decided), (0, 0), "{:#?}", checked.history);
+    assert!(checked.operations >= OPERATIONS && checked.precondition_failed > 0, "{checked:?}");
+}
+
+/// The tests of linearizability can fail: what `read_consistency=one` reads is older than what was acknowledged.
+#[test]
+fn reads_of_one_node_are_found_to_be_stale() {
+    if !is_long() {
+        return;
+    }
+    let (cluster, servers) = cluster("?read_consistency=one");
+    let (over, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let report = thread::scope(|scope| {
+        scope.spawn(|| {
+            for node in [0, 1, 2] {
+                // What it missed meanwhile comes some time after it goes on.
+                cluster.signal(node, Signal::STOP);
+                thread::sleep(PAUSE);
+                cluster.signal(node, Signal::CONT);
+                let enough = over.load(Relaxed) + CALM;
+                until("the cluster serves", || over.load(Relaxed) > enough);
+            }
+            is_done.store(true, Relaxed);
+        });
+        check_until(&servers, "get=60,put=40", 16, 16, |now| {
+            over.store(now, Relaxed);
+            is_done.load(Relaxed)
+        })
+    });
+    let checked = report.linearizability.unwrap();
+    assert!(checked.violations > 0 && !checked.history.is_empty(), "{checked:?}");
+}
+
+/// One that comes and goes is no failure: its clients are told by the balancer, and those of the other notice nothing.
+#[test]
+fn a_server_that_comes_and_goes_disturbs_no_other() {
+    if !is_long() {
+        return;
+    }
+    let (cluster, servers) = cluster("");
+    let url = cluster.url("weir");
+    let over = AtomicU64::new(0);
+    let is_done = AtomicBool::new(false);
+    let report = thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..5 {
+                let third = Server::start(&url, &[]);
+                let enough = over.load(Relaxed) + CALM;
+                assert_eq!(third.client().put("/kv/third", b"x").status / 100, 2);
+                until("the cluster serves", || over.load(Relaxed) > enough);
+                drop(third);
+            }
+            is_done.store(true, Relaxed);
+        });
+        check_until(&servers, MIXED, 16, 64, |now| {
+            over.store(now, Relaxed);
+            is_done.load(Relaxed)
+        })
+    });
+    assert!(report.errors.is_empty(), "{:?}", report.errors);
+    let checked = report.linearizability.unwrap();
+    assert_eq!((checked.violations, checked.not_decided), (0, 0), "{:#?}", checked.history);
+}
