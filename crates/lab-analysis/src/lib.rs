@@ -14,6 +14,7 @@ pub mod interventions;
 pub mod rate_search;
 pub mod knee;
 pub mod little;
+pub mod outside;
 pub mod population;
 pub mod rows;
 pub mod steady;
@@ -21,7 +22,7 @@ pub mod waits;
 mod waiting;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
-pub use bottleneck::{Bottleneck, Ceiling, Evidence, Grade, Growth, RULES, Reason};
+pub use bottleneck::{Blocked, Bottleneck, Ceiling, Evidence, Grade, Growth, RULES, Reason};
 pub use capacity::{Capacity, Decline};
 pub use checks::{CHECKS, Check, Checked, Confidence, Outcome, Trust};
 pub use compare::{Comparison, MEASURES, compare};

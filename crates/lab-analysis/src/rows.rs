@@ -6,6 +6,7 @@ use super::audit::{AuditedRow, PublishedSweep, audit};
 use super::checks::Checked;
 use super::figures::{self, Figured};
 use super::little::little_residual;
+use super::outside::{self, Outside};
 use super::population::{self, Population};
 use super::waits::{self, Whereabouts};
 use kv::proto::{Latency, LoadReport};
@@ -74,6 +75,9 @@ pub struct Row {
     pub figures: Vec<Figured>,
     /// Where the sessions of each database were; empty where nothing was sampled.
     pub waits: Vec<Whereabouts>,
+    /// What the service shows from outside; `None` of one that counts itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside: Option<Outside>,
     /// What the checks of rows say, in the order of [`checks::CHECKS`]; empty without numbers.
     pub checks: Vec<Checked>,
     /// What somebody printed of the same workload at this level.
@@ -263,6 +267,7 @@ pub(super) fn merged(
         population: population::population(results, ran).filter(|_| schedules().next().is_none()),
         figures: figures::figures(ran),
         waits: waits::whereabouts(&ran.iter().map(|(trial, _)| *trial).collect::<Vec<_>>()),
+        outside: outside::outside(ran),
         checks: Vec::new(),
         // The first, should there be several.
         printed: published.into_iter().find(|row| row.printed.clients == Some(level)),

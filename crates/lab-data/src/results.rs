@@ -291,11 +291,23 @@ pub enum Limit {
     Generator,
     /// A resource without a name of its own, as a station of a simulated target.
     Other,
+    /// One thread, which computes all of the time.
+    OneThread,
+    /// Answers in two parts, of which the second waits for the acknowledgement of the first.
+    DelayedAck,
+    /// A time that passes: a sleep or a timer.
+    Timer,
+    /// Another service.
+    Downstream,
+    /// Connections that the server has not accepted yet.
+    AcceptQueue,
+    /// A disk, for whatever it is used.
+    Disk,
 }
 
 impl Limit {
     /// All of them, in their order, and what the report calls them.
-    const NAMES: [(Limit, &str); 14] = [
+    const NAMES: [(Limit, &str); 20] = [
         (Limit::ServerCpu, "server CPU"),
         (Limit::ServerQuota, "server CPU (quota)"),
         (Limit::ServerWorkers, "server workers"),
@@ -310,6 +322,12 @@ impl Limit {
         (Limit::Network, "network"),
         (Limit::Generator, "generator"),
         (Limit::Other, "other"),
+        (Limit::OneThread, "one thread"),
+        (Limit::DelayedAck, "delayed acknowledgement"),
+        (Limit::Timer, "sleep or timer"),
+        (Limit::Downstream, "downstream service"),
+        (Limit::AcceptQueue, "accept queue"),
+        (Limit::Disk, "disk"),
     ];
 
     /// All of them, in their order.

@@ -101,10 +101,16 @@ fn limit(found: &WorkloadFindings) -> Answer {
     match bottleneck.grade {
         Grade::Confirmed => answer("limit", format!("{named}, {busy} (confirmed)"), [next]),
         Grade::Supported => answer("limit", format!("{named}, {busy} (supported)"), [next]),
+        Grade::Suspected if bottleneck.named[0].blocked.is_some() => {
+            answer("limit", format!("{named}, {busy} (suspected)"), [next])
+        }
         Grade::Suspected => {
             let (clients, most) = bottleneck.named[0].at_most_clients.unwrap_or_default();
             let busy = format!("{} busy at {}", percent(most, 0), count(clients, "client"));
             answer("limit", format!("{named}, {busy} (suspected)"), [next])
+        }
+        Grade::Delay if !named.is_empty() && bottleneck.named.iter().any(|of| of.blocked.is_some()) => {
+            answer("limit", format!("a delay: {named}, {busy}"), [Some("more clients get more".to_owned())])
         }
         Grade::Delay => said("a delay", "no resource is saturated: more clients get more"),
         Grade::FastFail => said("it fails fast", "failures rise, goodput does not"),

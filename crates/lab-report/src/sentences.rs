@@ -4,8 +4,8 @@ use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latenc
 use kv::units::{micros, short};
 use lab_analysis::audit::AuditFinding;
 use lab_analysis::{
-    Capacity, Dominant, Effect, Evidence, FastFail, Growth, Knee, PublishedSweep, Reason, Row, TimeSeries,
-    UnderLimit, WAITS, Waiting, WorkloadFindings,
+    Blocked, Capacity, Dominant, Effect, Evidence, FastFail, Growth, Knee, PublishedSweep, Reason, Row,
+    TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, Results, SearchEnd, SearchPlan};
 use std::collections::BTreeMap;
@@ -58,6 +58,8 @@ pub(super) fn busy(of: &[Evidence]) -> String {
         Some(Waiting { sessions, places, pooled, .. }) => {
             format!("{sessions:.1} of {places:.0} {} wait", if *pooled { "pool sessions" } else { "clients" })
         }
+        None if of.limit == Some(Limit::OneThread) => format!("{} busy", percent(of.utilization, 0)),
+        None if let Some(blocked) = &of.blocked => blocked_in_short(blocked),
         None if limit(of) == of.resource => format!("{} busy", percent(of.utilization, 0)),
         None => format!("{} {} busy", of.resource, percent(of.utilization, 0)),
     };
@@ -67,6 +69,28 @@ pub(super) fn busy(of: &[Evidence]) -> String {
 /// What led to knee and limit, beside the table of candidates.
 pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     found.knee.iter().map(knee).chain(found.bottleneck.because.iter().map(reason)).collect()
+}
+
+/// `30.5 of 32 clients`.
+fn blocked_in_short(of: &Blocked) -> String {
+    format!("{:.1} of {}", of.count.min(of.clients.into()), count(of.clients, "client"))
+}
+
+/// What a service shows from outside.
+fn blocked(of: &Blocked) -> String {
+    let mut said = format!("At {} {}: {:.1}.", count(of.clients, "client"), of.seen, of.count);
+    if let Some(at_once) = of.at_once {
+        said += &format!(
+            " Served at once are {at_once:.1} requests (highest goodput × median latency of one client)."
+        );
+    }
+    if !of.may_read {
+        said += " The system calls of its threads could not be read: that takes its user, or CAP_SYS_PTRACE.";
+    }
+    if let Some(does) = of.served {
+        said += &format!(" Those that are served {does}.");
+    }
+    said
 }
 
 /// What led to the conclusion.
@@ -122,6 +146,7 @@ fn reason(of: &Reason) -> String {
             capitalized(resource),
             if *waits { "; most of the time it waits for the one that is named" } else { "" }
         ),
+        Reason::Blocked(of) => blocked(of),
         Reason::NotFollowed { resource } => {
             format!("Slowing {resource} reduced goodput by much less than predicted, so it is not the limit.")
         }

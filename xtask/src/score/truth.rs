@@ -137,7 +137,7 @@ mod tests {
         }
         for wrong in [
             "",
-            "disk",
+            "tape",
             "Commit path",
             "shared: commit path",
             "shared: network + network",
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!((case.target.as_str(), case.split), ("ours", Split::HeldOut));
         assert_eq!(case.expect, limits([Limit::CommitPath]));
         for (from, to, complaint) in [
-            ("\"commit path\"", "\"disk\"", "expect `disk` is nothing that can be found; hint: use none"),
+            ("\"commit path\"", "\"tape\"", "expect `tape` is nothing that can be found; hint: use none"),
             ("\"held-out\"", "\"heldout\"", "unknown variant `heldout`, expected `tune` or `held-out`"),
             ("target", "tarket", "unknown field `tarket`"),
         ] {

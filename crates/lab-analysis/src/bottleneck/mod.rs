@@ -4,6 +4,7 @@
 //! wait, whom the kernel holds back, where the databases' sessions are, and what happens when it is made slower. [`RULES`] name a resource, or
 //! nothing at all where the numbers do not carry a name.
 
+mod blocked;
 mod evidence;
 mod grade;
 mod pressure;
@@ -13,6 +14,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+pub use blocked::Blocked;
 pub use pressure::{Pressed, Pressure, pressure};
 pub use reason::{Growth, Reason};
 pub use rules::{Case, Conclusion, RULES, Rule};
@@ -132,6 +134,8 @@ pub struct Evidence {
     pub elasticity: Option<Estimate>,
     /// What follows from that.
     pub slowed: Option<Shown>,
+    /// Set where this is no resource but where the clients of a service are that is only seen from outside.
+    pub blocked: Option<Blocked>,
 }
 
 impl Evidence {
@@ -224,6 +228,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     all.extend(
         evidence::wait(&deciding).or_else(|| evidence::wait(upper.as_ref().filter(|_| queues.is_some())?)),
     );
+    all.extend(blocked::evidence(rows, &all));
     for of in &mut all {
         of.pressure = of.limit.and_then(|limit| pressure(limit, &deciding));
         of.queue_growth = queues.as_ref().and_then(|queues| queues.waiting(&of.id));

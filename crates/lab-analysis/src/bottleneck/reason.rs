@@ -1,5 +1,6 @@
 //! What led a rule to its conclusion, beside the figures of the resources themselves.
 
+use super::Blocked;
 use crate::rows::FastFail;
 
 /// What led to a conclusion.
@@ -65,6 +66,8 @@ pub enum Reason {
         /// Whether it spends most of that time in what is named.
         waits: bool,
     },
+    /// What a service shows from outside.
+    Blocked(Blocked),
     /// Goodput does not follow the resource that all else speaks for.
     NotFollowed {
         /// That resource.

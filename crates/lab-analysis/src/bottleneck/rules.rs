@@ -124,6 +124,13 @@ pub const RULES: &[Rule] = &[
         apply: |case| case.store(),
     },
     Rule {
+        name: "seen from outside",
+        about: "the service counts nothing itself, and no processor, quota or rate is saturated: named is what its threads and connections \
+                wait for, by where clients are that are added; supported from 60 % of them, suspected from 25 %, or where only the \
+                number of requests served at once tells",
+        apply: |case| case.seen_from_outside(),
+    },
+    Rule {
         name: "delay",
         about: "there is one client alone; or hardly anybody waits, nothing is saturated, and each client gets what one alone gets: \
                 a delay, and no limit",
@@ -219,6 +226,23 @@ impl Case {
         let resource = self.evidence[at].resource.clone();
         let why = Reason::SaturatedAtMost { resource, utilization, clients };
         Some(Conclusion::of(Grade::Suspected, vec![at]).why(why))
+    }
+
+    /// What a foreign service shows, where no processor explains enough.
+    fn seen_from_outside(&self) -> Option<Conclusion> {
+        let at = self.evidence.iter().position(|of| of.blocked.is_some())?;
+        let blocked = self.evidence[at].blocked.clone()?;
+        let hard = |of: &Evidence| of.is_hard && of.can_limit() && of.utilization >= CLOSE;
+        let is_one_thread = self.evidence[at].limit == Some(Limit::OneThread);
+        match self.busiest(hard) {
+            // It says more than that some processor is busy.
+            _ if is_one_thread => {}
+            Some(busy) if self.evidence[busy].limits() => return None,
+            Some(busy) => return Some(Conclusion::of(Grade::Suspected, vec![busy])),
+            None if self.is_open => return None,
+            None => {}
+        }
+        Some(Conclusion::of(blocked.grade, vec![at]).why(Reason::Blocked(blocked)))
     }
 
     fn slowed(&self) -> Option<Conclusion> {

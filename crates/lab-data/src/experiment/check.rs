@@ -95,6 +95,12 @@ impl Experiment {
             is_name("workload.name", name)?;
             own_flags("workload.args", &workload.args)?;
             own_flags("workload.serve", &workload.serve)?;
+            let is_path = workload.url.as_ref().is_none_or(|url| url.starts_with('/'));
+            ensure(
+                is_path,
+                format!("workload.url of `{name}` is no path"),
+                "write what stands behind the port: \"/orders/1\"",
+            )?;
             workload.levels.iter().try_for_each(|levels| ascend("workload.levels", levels))?;
             let is_slow = workload.write_cap.is_some_and(|cap| cap.0 < WRITE_CAP_LEAST);
             ensure(!is_slow, format!("workload.write_cap of `{name}` is below 64KiB"), "write \"10MiB\"")?;

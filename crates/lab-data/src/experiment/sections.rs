@@ -71,6 +71,8 @@ pub struct Workload {
     pub name: String,
     /// What `weir load --workload` calls it, where that is not its name.
     pub workload: Option<String>,
+    /// The path that is requested, as in `/api/orders/1`, of a service that is no key-value store.
+    pub url: Option<String>,
     /// One sentence: what it asks of the target; empty for the load generator's own.
     #[serde(default)]
     pub about: String,
@@ -91,8 +93,16 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// What stands after `weir load`, of a target at `base`.
+    pub fn asks(&self, base: &str) -> Vec<String> {
+        match &self.url {
+            Some(path) => vec!["load".to_owned(), format!("{base}{path}")],
+            None => ["load", base, "--workload", self.of_load()].map(str::to_owned).into(),
+        }
+    }
+
     /// What `weir load` calls it.
-    pub fn of_load(&self) -> &str {
+    fn of_load(&self) -> &str {
         self.workload.as_deref().unwrap_or(&self.name)
     }
 

@@ -144,7 +144,7 @@ impl Run<'_> {
     fn command(&self) -> Command {
         let Planned { workload, level, length, change, .. } = *self.planned;
         let mut command = Command::new(&self.options.program);
-        command.args(["load", self.url, "--workload", workload.of_load(), "--events"]);
+        command.args(workload.asks(self.url)).arg("--events");
         let threads = (self.cores.len() as u64).clamp(1, u64::from(level));
         for (flag, value) in [
             ("--clients", level.to_string()),
@@ -163,7 +163,7 @@ impl Run<'_> {
         if self.is_judged {
             command.args(["--check", "linearizability", "--bin", &FAULT_BIN.to_string()]);
         }
-        if self.is_filled.get() {
+        if self.is_filled.get() && workload.url.is_none() {
             command.arg("--no-preload");
         }
         if let Some(slower) = change.filter(|change| change.name == SLOWER_GENERATOR) {

@@ -12,6 +12,7 @@ mod link;
 mod memory;
 mod mounts;
 mod mysql;
+mod outside;
 mod postgres;
 mod pressure;
 mod process;
@@ -113,6 +114,8 @@ pub const SAMPLERS: &[(&str, Make)] = &[
     ("waits", |context| between(context, waits::make)),
     // Where requests and answers lie unread, of a few connections at a time, up to 20 times a second.
     ("sockets", |context| between(context, sockets::make)),
+    // Where the threads of a service that counts nothing itself are blocked, and what its connections wait for, 25 times a second.
+    ("outside", |context| between(context, outside::make)),
 ];
 
 /// A sampler that reads between the ends of a window, too.

@@ -4,10 +4,9 @@
 
 use super::lab::check_commands;
 use kv::Error;
+use lab_data::distinct;
 use lab_data::experiment::{Experiment, address};
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
 /// A service as the command line names it.
 #[derive(Clone, Debug)]
@@ -28,6 +27,8 @@ pub(super) struct Length<'a> {
     pub(super) repetitions: u32,
     pub(super) warmup: String,
     pub(super) window: String,
+    /// Whether the generator has to prove that it is accurate and not the limit.
+    pub(super) is_checked: bool,
 }
 
 impl Service {
@@ -65,23 +66,8 @@ impl Service {
         Ok(Service { name, command: None, base: base.to_owned(), path })
     }
 
-    /// The flags of `weir load` for its requests. What describes them is written into `dir`.
-    fn requests(&self, dir: &Path) -> Result<Vec<String>, Error> {
-        let Some(path) = &self.path else { return Ok(Vec::new()) };
-        let file = dir.join(format!("{}.toml", self.name.unwrap_or("requests")));
-        let dialect = format!(
-            "about = {}\n[get]\npath = {}\nabsent = []\nholds = \"\"\n",
-            text("GET of one path"),
-            text(path)
-        );
-        fs::write(&file, dialect)
-            .map_err(|error| Error::new(format_args!("cannot write {}: {error}", file.display())))?;
-        let file = std::path::absolute(&file).unwrap_or(file);
-        Ok(vec!["--dialect".to_owned(), file.display().to_string()])
-    }
-
     /// Its table in the experiment file.
-    fn target(&self, dir: &Path) -> Result<String, Error> {
+    fn target(&self) -> String {
         let head = if self.name.is_some() { "[[target]]" } else { "[target]" };
         let mut table = format!("\n{head}\n");
         let mut key = |name: &str, value: String| {
@@ -90,10 +76,6 @@ impl Service {
         };
         if let Some(name) = self.name {
             key("name", text(name));
-        }
-        let requests = self.requests(dir)?;
-        if !requests.is_empty() {
-            key("load", list(&requests));
         }
         match &self.command {
             None => {
@@ -109,39 +91,41 @@ impl Service {
                 let _ = write!(table, "[[target.process]]\npart = \"server\"\ncommand = {}\n", list(&words));
             }
         }
-        Ok(table)
+        table
     }
 }
 
-/// The experiment that measures `services` with further flags of `weir load`; files it needs are written into `dir`.
+/// The experiment that measures `services` with further flags of `weir load`.
 pub(super) fn experiment(
     name: &str,
     services: &[Service],
     length: &Length,
     flags: &[String],
-    dir: &Path,
 ) -> Result<Experiment, Error> {
     let (workload, flags) = workload_of(flags)?;
-    let Length { levels, repetitions, warmup, window } = length;
-    let title = services
-        .iter()
-        .map(|of| of.command.as_ref().unwrap_or(&of.base).as_str())
-        .collect::<Vec<_>>()
-        .join(" and ");
-    let targets = services.iter().map(|of| of.target(dir)).collect::<Result<String, Error>>()?;
-    let requests = services.iter().find_map(|of| of.path.as_ref());
-    let (workload, called) = match requests {
-        Some(_) => ("requests".to_owned(), format!("workload = {}\n", text(&workload))),
-        None => (workload, String::new()),
+    let Length { levels, repetitions, warmup, window, is_checked } = length;
+    let titles: Vec<&str> =
+        services.iter().map(|of| of.command.as_ref().unwrap_or(&of.base).as_str()).collect();
+    let title = titles.join(" and ");
+    let targets: String = services.iter().map(Service::target).collect();
+    let paths = distinct(services.iter().map(|of| of.path.as_ref()));
+    let workload = match paths[..] {
+        [Some(path)] => format!("name = \"requests\"\nurl = {}\n", text(path)),
+        [None] => format!("name = {}\n", text(&workload)),
+        _ => {
+            return Err(Error::input(
+                "the two URLs have different paths; what is compared must be asked the same",
+            )
+            .hint("name the same path in both"));
+        }
     };
     let text = format!(
         "name = {}\ntitle = {}\nlevels = {levels:?}\nrepetitions = {repetitions}\nwarmup = {}\nwindow = {}\n\
-         selftest = false\nheadroom = false\n{targets}\n[[workload]]\nname = {}\n{called}args = {}\n",
+         selftest = {is_checked}\nheadroom = {is_checked}\n{targets}\n[[workload]]\n{workload}args = {}\n",
         text(name),
         text(&title),
         text(warmup),
         text(window),
-        text(&workload),
         list(&flags),
     );
     let experiment = Experiment::parse(&text)?;

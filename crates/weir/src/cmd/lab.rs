@@ -2,6 +2,7 @@
 //!
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
+use super::given::{self, Length, Service};
 use super::{compare, counted, note, read_text, report, say, usage};
 use indicatif::{ProgressBar, ProgressStyle};
 use kv::Error;
@@ -31,7 +32,14 @@ const FAULTS_FILE: &str = "faults.md";
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What to measure: a TOML file, as in experiments/
-    experiment: PathBuf,
+    #[arg(required_unless_present_any = ["command", "url"], conflicts_with_all = ["command", "url"])]
+    experiment: Option<PathBuf>,
+    /// In place of a file: the command that starts a service on the port {port}
+    #[arg(long, value_name = "COMMAND")]
+    command: Option<String>,
+    /// In place of a file: a running service, as http://host:port/path; with --command the path to request
+    #[arg(long, value_name = "URL|PATH")]
+    url: Option<String>,
     /// Results directory: new or empty [default: weir-results/NAME-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -66,7 +74,13 @@ pub(crate) struct Args {
     /// Skip the headroom test, which slows generator and server for some seconds to see which of the two is the bottleneck. The report says so
     #[arg(long)]
     no_headroom: bool,
+    /// Further flags of `weir load`, beside --command and --url: -- -H 'Accept: text/html'
+    #[arg(last = true, value_name = "FLAGS", conflicts_with = "experiment")]
+    flags: Vec<String>,
 }
+
+/// Clients at each level, of what no file says.
+const LEVELS: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
 
 fn share(text: &str) -> Result<f64, Error> {
     match text.parse() {
@@ -77,7 +91,8 @@ fn share(text: &str) -> Result<f64, Error> {
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let experiment = read(&args)?;
-    let published = published_rows(&args.experiment, &experiment)?;
+    let published =
+        args.experiment.as_ref().map_or(Ok(Vec::new()), |file| published_rows(file, &experiment))?;
     let dir = results_dir(args.out.as_deref(), &experiment.name)?;
     let program = std::env::current_exe()
         .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
@@ -208,14 +223,28 @@ fn of_target(target: Option<&str>, workload: &str) -> String {
     }
 }
 
-/// The experiment of the file, with the flags in place of what they replace.
+/// The experiment of the file, or of a service that the flags name.
+fn given(args: &Args) -> Result<Experiment, Error> {
+    if let Some(file) = &args.experiment {
+        let text = read_text(file, "the experiment ", "name a TOML file, as in experiments/quick.toml")?;
+        let mut experiment = Experiment::parse(&text).map_err(|why| why.at(file.display()))?;
+        experiment.find_dialects_in(file.parent().unwrap_or(Path::new("")));
+        return Ok(experiment);
+    }
+    let url = args.url.as_deref();
+    let service = match &args.command {
+        Some(command) => Service::of_command(None, command, url)?,
+        None => Service::of_url(None, url.unwrap_or_default())?,
+    };
+    let (warmup, window) = ("500ms".to_owned(), "2s".to_owned());
+    let length = Length { levels: LEVELS, repetitions: 3, warmup, window, is_checked: true };
+    given::experiment("service", &[service], &length, &args.flags)
+}
+
+/// The experiment, with the flags in place of what they replace.
 fn read(args: &Args) -> Result<Experiment, Error> {
-    let path = args.experiment.display();
-    let text =
-        read_text(&args.experiment, "the experiment ", "name a TOML file, as in experiments/quick.toml")?;
-    let mut experiment = Experiment::parse(&text).map_err(|why| why.at(format_args!("{path}")))?;
+    let mut experiment = given(args)?;
     let Args { seed, repetitions, levels, workloads, targets, warmup, window, scale, .. } = args;
-    experiment.find_dialects_in(args.experiment.parent().unwrap_or(Path::new("")));
     targets.iter().try_for_each(|names| experiment.keep_targets(names))?;
     workloads.iter().try_for_each(|names| experiment.keep(names))?;
     if let Some(share) = scale {
@@ -246,7 +275,8 @@ pub(super) fn check_commands(experiment: &Experiment) -> Result<(), Error> {
         }
         for workload in experiment.workloads_of(subject) {
             let at = |why: Error| why.at(of_target(subject.name.as_deref(), &workload.name));
-            let load = ["load", "http://127.0.0.1:1", "--workload", workload.of_load()];
+            let load = workload.asks("http://127.0.0.1:1");
+            let load: Vec<&str> = load.iter().map(String::as_str).collect();
             usage::check(&load, &workload.args).map_err(at)?;
             let Target::Weir { args, .. } = &subject.target else { continue };
             let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();

@@ -117,8 +117,8 @@ fn two_urls_are_measured_until_the_time_is_over() {
 fn a_service_that_fails_is_a_regression_and_a_base_that_fails_compares_nothing() {
     let servers = [Server::start("memory:", &[]), Server::start("memory:", &[])];
     let dir = tempfile::tempdir().unwrap();
-    let [good, bad] = [("healthz", &servers[0]), ("no-such-page", &servers[1])]
-        .map(|(page, server)| format!("http://{}/{page}", server.address));
+    servers[0].client().put("/kv/here", b"value");
+    let [good, bad] = [0, 1].map(|of: usize| format!("http://{}/kv/here", servers[of].address));
     let length =
         ["--for", "60s", "--clients", "1", "--warmup", "10ms", "--window", "200ms", "--fail-if-slower", "5%"];
     let run = |base: &str, new: &str, name: &str| {

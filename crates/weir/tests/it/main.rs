@@ -23,6 +23,7 @@ mod compat;
 mod corpus;
 mod data;
 mod http1;
+mod foreign;
 mod full_disk;
 mod gate;
 mod generated;

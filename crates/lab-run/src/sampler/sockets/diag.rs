@@ -4,8 +4,13 @@
 //! which it walks its whole table. Source: Linux `sock_diag(7)`.
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
-use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
-use netlink_packet_sock_diag::{AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage, TCP_ESTABLISHED};
+use netlink_packet_sock_diag::inet::nlas::Nla;
+use netlink_packet_sock_diag::inet::{
+    ExtensionFlags, InetRequest, InetResponse, InetResponseHeader, SocketId, StateFlags,
+};
+use netlink_packet_sock_diag::{
+    AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage, TCP_ESTABLISHED, TCP_LISTEN,
+};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -30,7 +35,7 @@ pub(super) struct End {
 
 /// The kernel: a socket to ask it by.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(in crate::sampler) struct Source {
     socket: OwnedFd,
     /// For an answer.
     room: Vec<u8>,
@@ -50,7 +55,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Source {
     /// Fails where the kernel does not answer.
-    pub(super) fn open() -> io::Result<Source> {
+    pub(in crate::sampler) fn open() -> io::Result<Source> {
         let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
         let socket = socket_with(AddressFamily::NETLINK, kind, flags, Some(netlink::SOCK_DIAG))?;
         set_socket_timeout(&socket, Timeout::Recv, Some(TIMEOUT))?;
@@ -62,26 +67,45 @@ impl Source {
     /// The ends of all established connections with one of `ports` at one of them.
     pub(super) fn all(&mut self, ports: &BTreeSet<u16>) -> io::Result<Vec<End>> {
         let mut found = Vec::new();
+        self.dump(StateFlags::ESTABLISHED, ExtensionFlags::empty(), |of| found.push(End::of(&of.header)))?;
+        found.retain(|end| [end.local, end.peer].iter().any(|address| ports.contains(&address.port())));
+        Ok(found)
+    }
+
+    /// All sockets that are connected or listen, with what the kernel counts of each.
+    pub(in crate::sampler) fn sockets(&mut self) -> io::Result<Vec<Socket>> {
+        let mut found = Vec::new();
+        let states = StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT | StateFlags::LISTEN;
+        self.dump(states, ExtensionFlags::INFO, |of| found.push(Socket::of(of)))?;
+        Ok(found)
+    }
+
+    /// Hears of all sockets in these states.
+    fn dump(
+        &mut self,
+        states: StateFlags,
+        extensions: ExtensionFlags,
+        mut hear: impl FnMut(&InetResponse),
+    ) -> io::Result<()> {
         // A server that listens on both families has its end of an IPv4 connection in the other.
         for (family, id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
             let mut question = Vec::new();
-            append(&mut question, 0, NLM_F_DUMP, request(family, StateFlags::ESTABLISHED, id));
+            let request =
+                InetRequest { extensions: extensions.clone(), ..request(family, states.clone(), id) };
+            append(&mut question, 0, NLM_F_DUMP, request);
             send(&self.socket, &question, SendFlags::empty())?;
             'answers: loop {
                 for answer in self.receive()? {
                     match answer.payload {
                         NetlinkPayload::Done(_) => break 'answers,
                         NetlinkPayload::Error(error) => return Err(error.to_io()),
-                        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(of)) => {
-                            found.push(End::of(&of.header));
-                        }
+                        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(of)) => hear(&of),
                         _ => {}
                     }
                 }
             }
         }
-        found.retain(|end| [end.local, end.peer].iter().any(|address| ports.contains(&address.port())));
-        Ok(found)
+        Ok(())
     }
 
     /// The ends that `questions` ask for, in their order; `None` for one that is not there, or no longer established.
@@ -168,6 +192,49 @@ impl End {
             peer: SocketAddr::new(destination_address.to_canonical(), destination_port),
             unread: header.recv_queue,
             unacknowledged: header.send_queue,
+        }
+    }
+}
+
+/// A socket, and what the kernel counts of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sampler) struct Socket {
+    /// Its address here.
+    pub(in crate::sampler) local: SocketAddr,
+    /// Its number, as in `/proc/PID/fd`.
+    pub(in crate::sampler) inode: u32,
+    pub(in crate::sampler) is_listener: bool,
+    /// Bytes that were not read; of a listener connections that were not accepted.
+    pub(in crate::sampler) unread: u32,
+    /// Bytes that were written and could not be sent yet.
+    pub(in crate::sampler) unsent: u32,
+    /// How many go into one segment.
+    pub(in crate::sampler) segment: u32,
+    /// Whether the last data was sent, not received; `None` where both were in the same tick of the kernel's clock.
+    pub(in crate::sampler) sent_last: Option<bool>,
+}
+
+impl Socket {
+    /// Offsets are those of `struct tcp_info` in Linux `tcp.h`. What an old kernel does not tell is 0.
+    fn of(response: &InetResponse) -> Socket {
+        let info = response.nlas.iter().find_map(|of| match of {
+            Nla::TcpInfo(bytes) => Some(bytes.as_slice()),
+            _ => None,
+        });
+        let number = |offset: usize| {
+            let bytes = info?.get(offset..offset + 4)?;
+            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+        };
+        let since = [44, 52].map(|offset| number(offset).unwrap_or_default());
+        let header = &response.header;
+        Socket {
+            local: End::of(header).local,
+            inode: header.inode,
+            is_listener: header.state == TCP_LISTEN,
+            unread: header.recv_queue,
+            unsent: number(144).unwrap_or_default(),
+            segment: number(16).unwrap_or_default(),
+            sent_last: (since[0] != since[1]).then_some(since[0] < since[1]),
         }
     }
 }

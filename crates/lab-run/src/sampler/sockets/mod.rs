@@ -13,7 +13,7 @@
 //! ends of no connection were seen, because they are on two machines or in namespaces apart, there are no counters.
 
 mod connections;
-mod diag;
+pub(super) mod diag;
 mod observed;
 
 use super::background::{Background, Foreground};

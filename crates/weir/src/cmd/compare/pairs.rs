@@ -80,14 +80,15 @@ impl Pairs {
     /// Measures them; what was measured is in the directory `out`, or in a new one.
     pub(super) fn run(&self, out: Option<&PathBuf>, margin: f64) -> Result<(Comparison, PathBuf), Error> {
         let services = self.services()?;
-        let dir = results_dir(out.map(PathBuf::as_path), "compare")?;
         let length = Length {
             levels: &[self.clients],
             repetitions: PAIRS_MAX,
             warmup: self.warmup.to_string(),
             window: self.window.to_string(),
+            is_checked: false,
         };
-        let experiment = experiment("compare", &services, &length, &self.flags, &dir)?;
+        let experiment = experiment("compare", &services, &length, &self.flags)?;
+        let dir = results_dir(out.map(PathBuf::as_path), "compare")?;
         let program = std::env::current_exe()
             .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
         let stop = stop_on_signal()?;

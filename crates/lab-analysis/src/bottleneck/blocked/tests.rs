@@ -1,0 +1,188 @@
+//! Services whose limit is known, by what they showed (crates/weir/tests/it/services), and some that are less clear.
+
+use super::*;
+use crate::findings;
+use kv::proto::LoadReport;
+use lab_data::results::{Placement, Resource, Results, Trial, WorkloadPlan};
+
+/// What was seen at a level: clients, goodput, median latency in milliseconds, threads and connections by what they wait for.
+type Level<'l> = (u32, f64, f64, &'l [(&'l str, f64)]);
+
+fn results(levels: &[Level], busiest_thread: f64, cpu: f64) -> Results {
+    let trial = |(level, rps, ms, waiting): &Level| {
+        let mut trial =
+            Trial { workload: "requests".into(), level: *level, elapsed_secs: 1.0, ..Trial::default() };
+        let mut load = LoadReport { window_secs: 1.0, goodput_rps: *rps, ..LoadReport::default() };
+        (load.attempts, load.successes, load.latency.count) = (*rps as u64, *rps as u64, *rps as u64);
+        (load.latency.us_p50, load.latency.us_mean) = (ms * 1e3, f64::from(*level) / rps * 1e6);
+        trial.load = Some(load);
+        let mut count = |name: String, secs: f64| {
+            trial.opened.counters.insert(name.clone(), 0.0);
+            trial.closed.counters.insert(name, secs);
+        };
+        waiting.iter().for_each(|(name, mean)| count(format!("outside.{name}_secs"), *mean));
+        count("outside.observed_secs".into(), 1.0);
+        count("server.cpu_secs".into(), cpu);
+        for (name, value) in [("busiest_thread", busiest_thread), ("may_read", 1.0)] {
+            trial.closed.gauges.insert(format!("outside.{name}"), value);
+        }
+        trial
+    };
+    let cpu = Resource {
+        name: "server CPU".into(),
+        busy: vec!["server.cpu_secs".into()],
+        servers: 1.0,
+        limit: Some(Limit::ServerCpu),
+        ..Resource::default()
+    };
+    Results {
+        workloads: vec![WorkloadPlan {
+            name: "requests".into(),
+            about: String::new(),
+            levels: None,
+            published: None,
+        }],
+        levels: levels.iter().map(|level| level.0).collect(),
+        repetitions: 1,
+        resources: vec![cpu],
+        placements: vec![Placement { part: "server".into(), cores: vec![0], shares_with: Vec::new() }],
+        trials: levels.iter().map(trial).collect(),
+        ..Results::default()
+    }
+}
+
+fn verdict(levels: &[Level], busiest_thread: f64, cpu: f64) -> (Grade, String) {
+    let found = findings(&results(levels, busiest_thread, cpu));
+    let bottleneck = &found.workloads[0].bottleneck;
+    (bottleneck.grade, bottleneck.named.first().map(|of| of.resource.clone()).unwrap_or_default())
+}
+
+#[test]
+fn services_in_python_and_node_are_named_by_what_they_showed() {
+    use Grade::{Delay, Supported, Suspected};
+    let of = |level, rps, ms, waiting| -> Level { (level, rps, ms, waiting) };
+    let cases: &[(&str, [Level; 2], Grade, &str)] = &[
+        (
+            "lock",
+            [of(1, 178.0, 5.4, &[("sleep", 0.7)]), of(32, 191.0, 167.0, &[("lock", 30.5), ("sleep", 0.6)])],
+            Supported,
+            "server lock",
+        ),
+        (
+            "pool",
+            [
+                of(1, 48.0, 20.8, &[("lock", 4.0), ("sleep", 1.0)]),
+                of(32, 196.0, 162.0, &[("lock", 32.0), ("sleep", 3.8)]),
+            ],
+            Supported,
+            "a pool of 4",
+        ),
+        (
+            "sleep",
+            [of(1, 32.0, 30.8, &[("sleep", 1.0)]), of(32, 1045.0, 30.5, &[("sleep", 30.6)])],
+            Delay,
+            "sleep or timer",
+        ),
+        (
+            "delayed",
+            [of(1, 22.0, 44.0, &[("held", 1.0)]), of(32, 695.0, 47.5, &[("held", 29.9)])],
+            Delay,
+            "delayed acknowledgement",
+        ),
+        (
+            "accept",
+            [
+                of(1, 128.0, 6.4, &[("sleep", 0.6)]),
+                of(32, 162.0, 197.0, &[("accept_queue", 31.0), ("sleep", 0.9)]),
+            ],
+            Supported,
+            "accept queue",
+        ),
+        (
+            "disk",
+            [of(1, 69.0, 15.0, &[("disk", 0.3)]), of(16, 199.0, 84.0, &[("lock", 14.7), ("disk", 0.7)])],
+            Supported,
+            "disk",
+        ),
+        (
+            "downstream",
+            [
+                of(1, 32.0, 30.9, &[("downstream_threads", 1.0)]),
+                of(32, 1000.0, 31.0, &[("downstream_threads", 30.0)]),
+            ],
+            Delay,
+            "downstream service",
+        ),
+        (
+            "downstream at its limit",
+            [
+                of(1, 32.0, 30.9, &[("downstream_threads", 1.0)]),
+                of(32, 64.0, 500.0, &[("downstream_threads", 30.0)]),
+            ],
+            Supported,
+            "downstream service",
+        ),
+        (
+            "link",
+            [of(1, 50.0, 20.0, &[("sending", 1.0)]), of(32, 52.0, 640.0, &[("sending", 31.0)])],
+            Supported,
+            "network",
+        ),
+        (
+            "node timer",
+            [of(1, 28.0, 33.9, &[("lock", 5.0)]), of(32, 866.0, 34.8, &[("lock", 4.7)])],
+            Delay,
+            "sleep or timer",
+        ),
+        (
+            "node pool",
+            [of(1, 43.0, 22.3, &[("lock", 5.0)]), of(32, 138.0, 232.0, &[("lock", 4.9)])],
+            Suspected,
+            "a pool of 3",
+        ),
+        (
+            "go lock",
+            [of(1, 117.0, 6.2, &[("lock", 2.7)]), of(32, 178.0, 180.0, &[("lock", 2.6)])],
+            Suspected,
+            "server lock",
+        ),
+    ];
+    for (name, levels, grade, resource) in cases {
+        assert_eq!(verdict(levels, 0.1, 0.05), (*grade, (*resource).to_owned()), "{name}");
+    }
+}
+
+#[test]
+fn a_thread_that_computes_all_of_the_time_is_named_and_a_saturated_processor_before_all_else() {
+    let levels: [Level; 3] = [
+        (1, 400.0, 2.4, &[]),
+        (16, 430.0, 34.0, &[("unread", 15.0)]),
+        (32, 431.0, 64.0, &[("unread", 30.0)]),
+    ];
+    assert_eq!(verdict(&levels, 1.0, 0.7), (Grade::Supported, "one thread".to_owned()));
+    let lock: [Level; 3] =
+        [(1, 400.0, 2.4, &[]), (16, 430.0, 34.0, &[("lock", 14.0)]), (32, 431.0, 64.0, &[("lock", 30.0)])];
+    assert_eq!(verdict(&lock, 0.1, 0.99), (Grade::Supported, "server CPU".to_owned()));
+    // Noise took some of its time: it is still the best guess.
+    assert_eq!(verdict(&lock, 0.1, 0.87), (Grade::Suspected, "server CPU".to_owned()));
+}
+
+#[test]
+fn noise_lowers_the_grade() {
+    let with = |waiting: f64| {
+        let seen = [("lock", waiting), ("sleep", 0.7)];
+        verdict(&[(1, 178.0, 5.4, &[("sleep", 0.7)]), (32, 191.0, 167.0, &seen)], 0.1, 0.05)
+    };
+    for (waiting, grade) in [(30.0, Grade::Supported), (12.0, Grade::Suspected), (2.0, Grade::Suspected)] {
+        assert_eq!(with(waiting), (grade, "server lock".to_owned()), "{waiting}");
+    }
+}
+
+#[test]
+fn nobody_is_named_where_nobody_looked() {
+    let mut all = results(&[(1, 178.0, 5.4, &[]), (32, 191.0, 167.0, &[("lock", 30.0)])], 0.1, 0.05);
+    for trial in &mut all.trials {
+        trial.closed.counters.retain(|name, _| !name.starts_with("outside."));
+    }
+    assert_eq!(findings(&all).workloads[0].bottleneck.named, []);
+}

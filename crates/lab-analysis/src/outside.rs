@@ -1,0 +1,45 @@
+//! What a service shows from outside: mean numbers of its blocked threads and of its connections, by what they wait for.
+
+use lab_data::results::Run;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+const OBSERVED: &str = "outside.observed_secs";
+
+/// Means over the time that was observed in all runs of a level.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Outside {
+    /// Threads and connections by what they wait for: `lock`, `sleep`, `held`, …
+    pub waiting: BTreeMap<String, f64>,
+    /// The busiest thread: the share of the time for which it computed or waited for a core.
+    pub busiest_thread: f64,
+    /// Whether it could be read in which system calls threads are.
+    pub may_read: bool,
+}
+
+impl Outside {
+    /// How many wait for this.
+    pub fn at(&self, name: &str) -> f64 {
+        self.waiting.get(name).copied().unwrap_or(0.0)
+    }
+}
+
+/// What was seen in `ran`; `None` where nobody looked.
+pub(super) fn outside(ran: &[Run]) -> Option<Outside> {
+    let mut secs: BTreeMap<String, f64> = BTreeMap::new();
+    let mut seen = Outside::default();
+    for (trial, _) in ran {
+        for name in trial.closed.counters.keys().filter(|name| name.starts_with("outside.")) {
+            // What was first seen within the window has no counter before it.
+            let grown = trial.closed.counters[name] - trial.opened.counters.get(name).unwrap_or(&0.0);
+            *secs.entry(name.clone()).or_default() += grown;
+        }
+        let gauge = |name: &str| trial.closed.gauges.get(name).copied().unwrap_or(0.0);
+        seen.busiest_thread = seen.busiest_thread.max(gauge("outside.busiest_thread"));
+        seen.may_read |= gauge("outside.may_read") > 0.0;
+    }
+    let observed = secs.remove(OBSERVED).filter(|secs| *secs > 0.0)?;
+    let short = |name: &str| name.trim_start_matches("outside.").trim_end_matches("_secs").to_owned();
+    seen.waiting = secs.iter().map(|(name, secs)| (short(name), secs / observed)).collect();
+    Some(seen)
+}

@@ -1,0 +1,233 @@
+//! What a service shows from outside that says nothing of itself: where its threads are blocked, and its connections.
+//!
+//! A thread samples the server's tree of processes until the sampler is dropped: each of their threads by the system call it is in, and all
+//! TCP connections with what the kernel knows of them. Each sample stands for the time since the one before, so that over
+//! `outside.observed_secs` the counters are mean numbers of threads and connections.
+//!
+//! `/proc/PID/task/TID/syscall` may be read of one's own children, else with CAP_SYS_PTRACE.
+
+mod syscalls;
+
+use super::background::{Background, Foreground};
+use super::process::descendants;
+use super::sockets::diag::{Socket, Source};
+use super::{Context, Reading, Sampler, numbers};
+use lab_data::experiment::{SERVER, address};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+use syscalls::Call;
+
+/// Between two samples.
+const PERIOD: Duration = Duration::from_millis(40);
+/// Between two lists of the files that the processes have open.
+const LIST_EVERY: Duration = Duration::from_millis(500);
+/// Of more threads, so many are sampled.
+const THREADS_MAX: usize = 512;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Waits {
+    /// It computes, or waits for a core.
+    Running,
+    /// For another thread: a lock, a condition, its turn.
+    Lock,
+    /// For a time to pass.
+    Sleep,
+    /// For a disk.
+    Disk,
+    /// For the answer of another service.
+    Downstream,
+    /// For its clients.
+    Idle,
+    /// For something else.
+    Other,
+}
+
+impl Waits {
+    fn name(self) -> &'static str {
+        match self {
+            Waits::Running => "running",
+            Waits::Lock => "lock",
+            Waits::Sleep => "sleep",
+            Waits::Disk => "disk",
+            Waits::Downstream => "downstream_threads",
+            Waits::Idle => "idle",
+            Waits::Other => "other",
+        }
+    }
+}
+
+/// What was seen so far: thread-seconds and connection-seconds by name.
+#[derive(Debug, Default)]
+struct Observed {
+    counters: BTreeMap<&'static str, f64>,
+    /// Whether the system calls of threads can be read.
+    may_read: bool,
+}
+
+pub(super) fn make(context: &Context) -> Option<Sampler> {
+    // A server that counts itself says more than can be seen from outside.
+    let is_foreign = context.url.is_none();
+    let (_, root) = context.parts.iter().find(|(name, _)| is_foreign && name == SERVER)?.clone();
+    let port = address(context.load_url.as_deref()?)?.rsplit_once(':')?.1.parse().ok()?;
+    let watch = Background::start(Observed::default(), move |seen| watch(root, port, seen));
+    let mut busiest = Busiest { root, known: HashMap::new(), at: Instant::now() };
+    Some(Box::new(move |into| {
+        let seen = watch.seen.lock();
+        seen.counters.iter().for_each(|(name, secs)| into.count(format!("outside.{name}_secs"), *secs));
+        into.gauge("outside.may_read".to_owned(), f64::from(u8::from(seen.may_read)));
+        drop(seen);
+        busiest.read(into);
+        Ok(())
+    }))
+}
+
+/// How much of the time since the last reading the busiest thread computed or waited for a core.
+struct Busiest {
+    root: u32,
+    known: HashMap<u32, f64>,
+    at: Instant,
+}
+
+impl Busiest {
+    fn read(&mut self, into: &mut Reading) {
+        let elapsed = self.at.elapsed().as_secs_f64();
+        let mut share = 0.0_f64;
+        for (pid, thread) in threads(&descendants(self.root)) {
+            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).unwrap_or_default();
+            if let [computed, waited, ..] = numbers(&text)[..] {
+                let secs = (computed + waited) / 1e9;
+                let before = self.known.insert(thread, secs).unwrap_or(secs);
+                share = share.max((secs - before) / elapsed);
+            }
+        }
+        self.at = Instant::now();
+        into.gauge("outside.busiest_thread".to_owned(), share.min(1.0));
+    }
+}
+
+/// The threads of processes, each with its process.
+fn threads(pids: &[u32]) -> Vec<(u32, u32)> {
+    let of = |pid: &u32| {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let ids = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
+        ids.map(|thread| (*pid, thread)).collect::<Vec<_>>()
+    };
+    pids.iter().flat_map(of).take(THREADS_MAX).collect()
+}
+
+/// Samples until nobody wants to know.
+fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
+    let mut source = Source::open().ok();
+    let mut files = Files::default();
+    let mut last = Instant::now();
+    while seen.goes_on_after(PERIOD.saturating_sub(last.elapsed())) {
+        if files.listed.is_none_or(|at| at.elapsed() > LIST_EVERY) {
+            files.list(root);
+        }
+        let sockets = source.as_mut().and_then(|source| source.sockets().ok()).unwrap_or_default();
+        let by_inode: HashMap<u32, &Socket> = sockets.iter().map(|of| (of.inode, of)).collect();
+        let (mut counts, mut may_read) = (BTreeMap::<&str, f64>::new(), false);
+        for (pid, thread) in threads(&files.pids) {
+            let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else { continue };
+            may_read = true;
+            let Some(call) = syscalls::parse(&text) else { continue };
+            *counts.entry(waits(pid, call, port, &by_inode).name()).or_default() += 1.0;
+        }
+        for (name, count) in connections(&sockets, port, &files.inodes) {
+            *counts.entry(name).or_default() += count;
+        }
+        let now = Instant::now();
+        let gap_secs = (now - last).as_secs_f64();
+        last = now;
+        let mut seen = seen.seen.lock();
+        seen.may_read |= may_read;
+        *seen.counters.entry("observed").or_default() += gap_secs;
+        for (name, count) in counts {
+            *seen.counters.entry(name).or_default() += count * gap_secs;
+        }
+    }
+}
+
+/// The processes of a tree, and the sockets they have open.
+#[derive(Default)]
+struct Files {
+    pids: Vec<u32>,
+    inodes: HashSet<u32>,
+    listed: Option<Instant>,
+}
+
+impl Files {
+    fn list(&mut self, root: u32) {
+        self.pids = descendants(root);
+        let open = |pid: &u32| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let targets = self.pids.iter().flat_map(open).filter_map(|fd| fs::read_link(fd.path()).ok());
+        self.inodes = targets.filter_map(|target| inode(target.to_str()?)).collect();
+        self.listed = Some(Instant::now());
+    }
+}
+
+/// The number of a socket: `socket:[4711]`.
+fn inode(target: &str) -> Option<u32> {
+    target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// What a thread in this call waits for.
+fn waits(pid: u32, call: Call, port: u16, sockets: &HashMap<u32, &Socket>) -> Waits {
+    match call {
+        Call::Known(waits) => waits,
+        Call::File(number) => of_file(pid, number, port, sockets),
+        // Of one file the list is worth reading: so libraries wait that have a timeout.
+        Call::Poll(list, 1) => match polled(pid, list).map(|number| of_file(pid, number, port, sockets)) {
+            Some(Waits::Downstream) => Waits::Downstream,
+            _ => Waits::Idle,
+        },
+        Call::Poll(..) => Waits::Idle,
+    }
+}
+
+/// The file that `poll` waits for, whose list is at this address.
+fn polled(pid: u32, list: u64) -> Option<u64> {
+    let mut number = [0; 4];
+    File::open(format!("/proc/{pid}/mem")).ok()?.read_exact_at(&mut number, list).ok()?;
+    u64::try_from(i32::from_ne_bytes(number)).ok()
+}
+
+fn of_file(pid: u32, number: u64, port: u16, sockets: &HashMap<u32, &Socket>) -> Waits {
+    let Ok(target) = fs::read_link(format!("/proc/{pid}/fd/{number}")) else { return Waits::Other };
+    let target = target.to_string_lossy();
+    match (inode(&target), target.starts_with('/')) {
+        (Some(inode), _) => match sockets.get(&inode) {
+            Some(socket) if socket.local.port() != port => Waits::Downstream,
+            _ => Waits::Idle,
+        },
+        (None, true) => Waits::Disk,
+        (None, false) => Waits::Other,
+    }
+}
+
+/// What the connections of the service on `port` show; `own` are its sockets.
+fn connections<'s>(
+    sockets: &'s [Socket],
+    port: u16,
+    own: &'s HashSet<u32>,
+) -> impl Iterator<Item = (&'static str, f64)> + 's {
+    sockets.iter().filter_map(move |of| {
+        let is_server = of.local.port() == port;
+        match () {
+            () if of.is_listener => is_server.then_some(("accept_queue", f64::from(of.unread))),
+            // Small segments wait until the one before them is acknowledged (Nagle), which the client puts off.
+            () if is_server && of.unsent > 0 && of.unsent < of.segment => Some(("held", 1.0)),
+            () if is_server && of.unsent > 0 => Some(("sending", 1.0)),
+            () if is_server && of.unread > 0 => Some(("unread", 1.0)),
+            () if is_server && of.sent_last == Some(false) => Some(("answer_due", 1.0)),
+            () if !is_server && own.contains(&of.inode) && of.sent_last == Some(true) => {
+                // What it sent last was not answered yet.
+                Some(("downstream", 1.0))
+            }
+            () => None,
+        }
+    })
+}

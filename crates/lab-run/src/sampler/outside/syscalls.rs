@@ -1,0 +1,79 @@
+//! What a blocked thread waits for, by the system call it is in.
+
+use super::Waits;
+
+/// Where a thread is, as far as its system call tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    /// It needs no more to be told.
+    Known(Waits),
+    /// It reads or writes this file.
+    File(u64),
+    /// It waits for some of so many files, whose list is at this address.
+    Poll(u64, u64),
+}
+
+/// Reads `/proc/PID/task/TID/syscall`: the number of the call and its arguments.
+pub(super) fn parse(text: &str) -> Option<Call> {
+    if text.starts_with("running") {
+        return Some(Call::Known(Waits::Running));
+    }
+    let mut words = text.split_ascii_whitespace();
+    let number: i64 = words.next()?.parse().ok()?;
+    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    let args: Vec<u64> = words.map_while(hex).take(2).collect();
+    let name = CALLS.iter().find(|(_, numbers)| numbers.contains(&number)).map(|(name, _)| *name);
+    Some(match name {
+        Some("futex") => Call::Known(Waits::Lock),
+        Some("sleep") => Call::Known(Waits::Sleep),
+        Some("flush") => Call::Known(Waits::Disk),
+        Some("file") => Call::File(*args.first()?),
+        Some("poll") => Call::Poll(*args.first()?, *args.get(1)?),
+        Some("idle") => Call::Known(Waits::Idle),
+        _ => Call::Known(Waits::Other),
+    })
+}
+
+/// Calls by what they do, with their numbers. Source: Linux `asm/unistd_64.h` of x86-64, and `asm-generic/unistd.h`.
+const CALLS: &[(&str, &[i64])] = if cfg!(target_arch = "x86_64") {
+    &[
+        ("futex", &[202, 449, 455]),
+        ("sleep", &[35, 230]),
+        ("flush", &[26, 74, 75, 162, 277, 306]),
+        ("file", &[0, 1, 17, 18, 19, 20, 44, 45, 46, 47, 295, 296]),
+        ("poll", &[7, 271]),
+        ("idle", &[23, 43, 61, 128, 232, 247, 270, 281, 288, 441]),
+    ]
+} else {
+    &[
+        ("futex", &[98, 449, 455]),
+        ("sleep", &[101, 115]),
+        ("flush", &[81, 82, 83, 84, 227, 267]),
+        ("file", &[63, 64, 65, 66, 67, 68, 69, 70, 206, 207, 211, 212]),
+        ("poll", &[73]),
+        ("idle", &[22, 72, 95, 137, 202, 242, 260, 441]),
+    ]
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_call_is_known_by_its_number() {
+        for (text, expected) in [
+            ("running", Call::Known(Waits::Running)),
+            ("202 0x55d0 0x80 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::Lock)),
+            ("230 0x0 0x0 0x7fff 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::Sleep)),
+            ("45 0x1f 0x5000 0x2000 0x0 0x0 0x0 0x7ffe 0x7f16", Call::File(31)),
+            ("7 0x7ffe0 0x1 0xffff 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Poll(0x7ffe0, 1)),
+            ("232 0x4 0x0 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::Idle)),
+            ("74 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::Disk)),
+            ("-1 0x0 0x0", Call::Known(Waits::Other)),
+        ] {
+            assert_eq!(parse(text), Some(expected), "{text}");
+        }
+        assert_eq!(parse(""), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! `weir lab --command`: what limits small services in other languages, of which the lab knows nothing.
+
+use crate::support::{PATIENCE, python};
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Instant;
+
+const SERVICES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/services");
+
+/// What the lab says of a service that `command` starts: its answers, and its report.
+fn said(command: &str, levels: &str) -> (String, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let length = ["--levels", levels, "--repetitions", "1", "--warmup", "200ms", "--window", "1s"];
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["lab", "--command", command, "--url", "/", "--no-selftest", "--no-headroom", "--out"])
+        .arg(&out)
+        .args(length)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = fs::read_to_string(out.join("report.md")).unwrap();
+    (String::from_utf8(output.stdout).unwrap(), report)
+}
+
+/// The line about the limit of a service with `limit`; with one client, and with several.
+fn limit(program: &str, limit: &str, more: &str) -> String {
+    let (answers, _) = said(&format!("{program} {limit} {{port}} {more}"), "1,4,16");
+    answers.lines().find(|line| line.trim_start().starts_with("limit ")).expect(&answers).trim().to_owned()
+}
+
+fn in_python(of: &str) -> String {
+    limit(&format!("{} {SERVICES}/limits.py", python("python3").display()), of, "")
+}
+
+fn in_node(of: &str) -> String {
+    limit(&format!("node {SERVICES}/event_loop.js"), of, "")
+}
+
+#[test]
+fn a_lock_is_named_by_the_threads_that_wait_for_another() {
+    let said = in_python("lock");
+    assert!(said.contains("server lock, ") && said.contains("of 16 clients"), "{said}");
+}
+
+#[test]
+fn a_pool_that_is_too_small_is_named_with_its_size() {
+    let said = in_python("pool");
+    assert!(said.contains("a pool of 4, ") || said.contains("a pool of 3, "), "{said}");
+}
+
+#[test]
+fn a_sleep_and_a_timer_are_delays_and_no_limits() {
+    for said in [in_python("sleep"), in_node("timer")] {
+        assert!(
+            said.contains("a delay: sleep or timer, ") && said.contains("more clients get more"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_delayed_acknowledgement_is_told_from_other_delays() {
+    let said = in_python("delayed-ack");
+    assert!(said.contains("a delay: delayed acknowledgement, "), "{said}");
+}
+
+#[test]
+fn connections_that_nobody_accepts_are_named() {
+    let said = in_python("accept-queue");
+    assert!(said.contains("accept queue, "), "{said}");
+}
+
+/// A process that is killed at the end.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn another_service_behind_it_is_named() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let script = Path::new(SERVICES).join("limits.py");
+    let behind = Command::new(python("python3")).arg(&script).args(["behind", &port]).spawn().unwrap();
+    let _behind = Killed(behind);
+    let begun = Instant::now();
+    while TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    let said = limit(&format!("{} {}", python("python3").display(), script.display()), "downstream", &port);
+    assert!(said.contains("downstream service, "), "{said}");
+}
+
+#[test]
+fn what_an_event_loop_hides_is_only_suspected() {
+    let said = in_node("pool");
+    assert!(said.contains("a pool of ") && said.contains("(suspected)"), "{said}");
+}
+
+#[test]
+#[ignore = "processors and disks are others' too: run by make test-long"]
+fn a_thread_a_processor_and_a_disk_are_named_where_nothing_else_runs() {
+    let said = in_node("cpu");
+    assert!(said.contains("one thread, ") || said.contains("server CPU, "), "{said}");
+    let said = in_python("cpu");
+    assert!(said.contains("server CPU, ") || said.contains("one thread, "), "{said}");
+    let said = in_python("disk");
+    assert!(said.contains("disk, "), "{said}");
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("lock");
+    let built =
+        Command::new("go").args(["build", "-o"]).arg(&program).arg(format!("{SERVICES}/lock.go")).status();
+    assert!(built.unwrap().success());
+    let said = limit(&program.display().to_string(), "", "");
+    assert!(said.contains("server lock, ") && said.contains("(suspected)"), "{said}");
+}
+
+#[test]
+fn the_report_says_what_was_seen_and_how_many_are_served_at_once() {
+    let (_, report) =
+        said(&format!("{} {SERVICES}/limits.py lock {{port}}", python("python3").display()), "1,8");
+    let seen = "At 8 clients threads wait for another thread: ";
+    assert!(report.contains(seen) && report.contains("Those that are served sleep."), "{report}");
+}
