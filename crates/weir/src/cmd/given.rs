@@ -2,7 +2,7 @@
 //!
 //! They become the text of an experiment file, which the results keep.
 
-use super::lab::check_commands;
+use super::usage::check_commands;
 use kv::Error;
 use lab_data::distinct;
 use lab_data::experiment::{Experiment, address};

@@ -3,14 +3,15 @@
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
 use super::given::{self, Length, Service};
-use super::{compare, counted, note, read_text, report, say, usage};
+use super::usage::{check_commands, of_target};
+use super::{compare, counted, note, read_text, report, say};
 use indicatif::{ProgressBar, ProgressStyle};
 use kv::Error;
 use kv::proto::SecondReport;
 use kv::units::Span;
 use lab_analysis::headroom_is_decided;
 use lab_analysis::steady::{Goal, long_enough};
-use lab_data::experiment::{Adaptive, Experiment, PublishedSource, Target};
+use lab_data::experiment::{Adaptive, Experiment, PublishedSource};
 use lab_data::published::{self, PublishedRow};
 use lab_data::results::{Intervention, Measured, Results, Selftest, Trial};
 use lab_report::{File, faults, headline, selftest_lines};
@@ -215,14 +216,6 @@ fn compare_targets(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A workload; of several targets with the target's name.
-fn of_target(target: Option<&str>, workload: &str) -> String {
-    match target {
-        Some(target) => format!("{target}: {workload}"),
-        None => workload.to_owned(),
-    }
-}
-
 /// The experiment of the file, or of a service that the flags name.
 fn given(args: &Args) -> Result<Experiment, Error> {
     if let Some(file) = &args.experiment {
@@ -264,30 +257,6 @@ fn read(args: &Args) -> Result<Experiment, Error> {
     experiment.check()?;
     check_commands(&experiment)?;
     Ok(experiment)
-}
-
-/// Complains of what `weir load` and `weir serve` would refuse, of every target, before the first one is measured for nothing.
-pub(super) fn check_commands(experiment: &Experiment) -> Result<(), Error> {
-    for subject in &experiment.subjects {
-        // A model is asked for nothing.
-        if matches!(subject.target, Target::Simulated(_)) {
-            continue;
-        }
-        for workload in experiment.workloads_of(subject) {
-            let at = |why: Error| why.at(of_target(subject.name.as_deref(), &workload.name));
-            let load = workload.asks("http://127.0.0.1:1");
-            let load: Vec<&str> = load.iter().map(String::as_str).collect();
-            usage::check(&load, &workload.args).map_err(at)?;
-            let Target::Weir { args, .. } = &subject.target else { continue };
-            let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();
-            // Only then can the server be made slower while it runs.
-            if experiment.slows_servers() && !args.iter().any(|arg| arg == "--lab") {
-                args.push("--lab".to_owned());
-            }
-            usage::check(&["serve"], &args).map_err(at)?;
-        }
-    }
-    Ok(())
 }
 
 /// The published results that the experiment names. They are read before anything starts, so that a slip costs no run.

@@ -6,6 +6,8 @@ use super::{Cli, say};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ErrorKind};
 use kv::Error;
+#[cfg(feature = "lab")]
+use lab_data::experiment::{Experiment, Target};
 use std::ffi::OsString;
 
 /// Prints help where it was asked for; else says what is wrong with `words`, the program's name first.
@@ -79,4 +81,38 @@ fn variable(command: &clap::Command, error: &clap::Error, words: &[OsString]) ->
     let is_flag = |word: &OsString| word.to_string_lossy().split('=').next() == Some(&*flag);
     let variable = arg.get_env().filter(|_| !words.iter().any(is_flag))?;
     Some(variable.to_string_lossy().into_owned())
+}
+
+#[cfg(feature = "lab")]
+/// Complains of what `weir load` and `weir serve` would refuse, of every target, before the first one is measured for nothing.
+pub(super) fn check_commands(experiment: &Experiment) -> Result<(), Error> {
+    for subject in &experiment.subjects {
+        // A model is asked for nothing.
+        if matches!(subject.target, Target::Simulated(_)) {
+            continue;
+        }
+        for workload in experiment.workloads_of(subject) {
+            let at = |why: Error| why.at(of_target(subject.name.as_deref(), &workload.name));
+            let load = workload.asks("http://127.0.0.1:1");
+            let load: Vec<&str> = load.iter().map(String::as_str).collect();
+            check(&load, &workload.args).map_err(at)?;
+            let Target::Weir { args, .. } = &subject.target else { continue };
+            let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();
+            // Only then can the server be made slower while it runs.
+            if experiment.slows_servers() && !args.iter().any(|arg| arg == "--lab") {
+                args.push("--lab".to_owned());
+            }
+            check(&["serve"], &args).map_err(at)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(feature = "lab")]
+/// A workload; of several targets with the target's name.
+pub(super) fn of_target(target: Option<&str>, workload: &str) -> String {
+    match target {
+        Some(target) => format!("{target}: {workload}"),
+        None => workload.to_owned(),
+    }
 }
