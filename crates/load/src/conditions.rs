@@ -51,6 +51,11 @@ impl Conditions {
         self.0.iter().filter_map(|condition| condition.met(report)).collect()
     }
 
+    /// Each condition by its text, and in words that it holds where it does.
+    pub fn judge(&self, report: &LoadReport) -> Vec<(String, Option<String>)> {
+        self.0.iter().map(|condition| (condition.to_string(), condition.met(report))).collect()
+    }
+
     /// The conditions that hold where these do not: as people write what they want, and not what they do not want.
     #[must_use]
     pub fn opposite(&self) -> Conditions {
@@ -126,11 +131,16 @@ impl FromStr for Condition {
 
 impl fmt::Display for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, Condition { figure, is_above, limit }) in self.0.iter().enumerate() {
-            let (comma, sign) = (if place == 0 { "" } else { ", " }, if *is_above { '>' } else { '<' });
-            write!(f, "{comma}{} {sign} {}", figure.name, shown(figure.kind, *limit))?;
-        }
-        Ok(())
+        let texts: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&texts.join(", "))
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Condition { figure, is_above, limit } = self;
+        let sign = if *is_above { '>' } else { '<' };
+        write!(f, "{} {sign} {}", figure.name, shown(figure.kind, *limit))
     }
 }
 

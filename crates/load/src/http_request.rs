@@ -2,10 +2,12 @@
 //!
 //! Flags in, requests out. What they are on the wire is `pieces`' and `request`'s.
 
-use super::dialect::{OperationTemplate, is_field_name};
+use super::dialect::OperationTemplate;
 use super::encode::write_base64;
+use super::header::{Header, method};
 use super::statuses::Statuses;
-use super::target::Target;
+use super::target::{Target, check_path};
+use super::targets::{TargetRequest, Targets};
 use super::values::Values;
 use super::variables;
 use kv::Error;
@@ -42,6 +44,10 @@ pub struct RequestFlags {
     #[arg(long, value_name = "STATUSES")]
     pub expect: Option<Statuses>,
 
+    /// File of several requests: lines as GET /orders/1 in vegeta's format, or HAR
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "data"])]
+    pub targets: Option<Targets>,
+
     /// File of values for {{column}} in requests: CSV with a line of names, or JSON lines
     #[arg(long, value_name = "FILE")]
     pub values: Option<Values>,
@@ -49,15 +55,6 @@ pub struct RequestFlags {
     /// What the body of a success has in it: a regular expression, searched in the first MiB
     #[arg(long, value_name = "REGEX")]
     pub expect_body: Option<BodyPattern>,
-}
-
-/// A field of a head.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
-    /// As it was written.
-    pub name: String,
-    /// Without blanks around it.
-    pub value: String,
 }
 
 /// A body.
@@ -86,6 +83,9 @@ pub(super) struct HttpRequest {
 impl RequestFlags {
     /// The requests to the server of `target`; at least one.
     pub(super) fn requests(&self, target: &Target) -> Result<Vec<HttpRequest>, Error> {
+        if let Some(targets) = &self.targets {
+            return self.of_targets(targets, target);
+        }
         let body = self.data.as_ref().map(|Body(bytes)| bytes.clone());
         let method =
             self.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.into());
@@ -95,13 +95,51 @@ impl RequestFlags {
         Ok(vec![self.complete(request, target)?])
     }
 
+    /// The requests of a file.
+    fn of_targets(&self, targets: &Targets, target: &Target) -> Result<Vec<HttpRequest>, Error> {
+        if target.path().is_some_and(|path| path != "/") {
+            let what = format!("{target} has a path, and the requests of --targets have their own");
+            return Err(Error::input(what).hint("leave the path of the URL out"));
+        }
+        let mut requests: Vec<HttpRequest> = Vec::new();
+        for TargetRequest { method, url, headers, body, weight } in &targets.requests {
+            let path = match url.starts_with('/') {
+                true => check_path(url).map(|()| url.clone()),
+                false => match url.parse::<Target>() {
+                    Ok(own) if own.origin() == target.origin() => Ok(own.path().unwrap_or("/").to_owned()),
+                    Ok(_) if targets.skips_others => continue,
+                    Ok(_) => Err(format!(
+                        "it is not of {}; hint: write a path, as in GET /orders/1",
+                        target.origin()
+                    )),
+                    Err(why) => Err(why),
+                },
+            };
+            let path = path.map_err(|why| Error::input(format_args!("--targets: {url}: {why}")))?;
+            let (method, headers, body) = (method.clone(), headers.clone(), body.clone());
+            let mut name = format!("{method} {path}");
+            let alike =
+                requests.iter().filter(|other| (&other.method, &other.path) == (&method, &path)).count();
+            if alike > 0 {
+                name += &format!(" ({})", alike + 1);
+            }
+            let request = HttpRequest { name, weight: *weight, method, path, headers, body };
+            requests.push(self.complete(request, target)?);
+        }
+        match requests.is_empty() {
+            true => Err(Error::input(format_args!("--targets has no request to {}", target.origin()))
+                .hint("give the URL of the server that the file was saved from")),
+            false => Ok(requests),
+        }
+    }
+
     /// Adds what the flags say and what is usual to a request.
     fn complete(&self, mut request: HttpRequest, target: &Target) -> Result<HttpRequest, Error> {
-        for header in self.all_headers(target)? {
-            if !has(&request.headers, &header.name) || self.headers.contains(&header) {
-                request.headers.push(header);
-            }
-        }
+        let own = std::mem::take(&mut request.headers);
+        // What the request itself says is not replaced.
+        request.headers = self.all_headers(target)?;
+        request.headers.retain(|header| !has(&own, &header.name));
+        request.headers.extend(own);
         let mut usual = |name: &str, value: &str| {
             if !has(&request.headers, name) {
                 request.headers.push(Header { name: name.to_owned(), value: value.to_owned() });
@@ -155,6 +193,7 @@ impl RequestFlags {
             (self.expect.is_some(), "--expect"),
             (self.expect_body.is_some(), "--expect-body"),
             (self.values.is_some(), "--values"),
+            (self.targets.is_some(), "--targets"),
         ]
         .into_iter()
         .find_map(|(is_said, flag)| is_said.then_some(flag))
@@ -182,14 +221,6 @@ fn content_type(body: &[u8]) -> &'static str {
     if is_json { "application/json" } else { "application/x-www-form-urlencoded" }
 }
 
-pub(super) fn method(text: &str) -> Result<String, String> {
-    match text {
-        "CONNECT" | "TRACE" => Err("it cannot be sent under load; hint: use another method".into()),
-        _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase()) => Ok(text.to_owned()),
-        _ => Err("it is no method; hint: write it in capital letters, as in POST".into()),
-    }
-}
-
 /// A text, or that of a file: one line without its end.
 fn secret(text: &str) -> Result<String, String> {
     let text = match text.strip_prefix('@') {
@@ -202,33 +233,6 @@ fn secret(text: &str) -> Result<String, String> {
     match text.chars().all(|c| !c.is_control()) && !text.is_empty() {
         true => Ok(text.to_owned()),
         false => Err("it is not one line of text; hint: write it in one line".into()),
-    }
-}
-
-impl FromStr for Header {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Header, String> {
-        let form = "write it as in 'Accept: text/html'";
-        let Some((name, value)) = text.split_once(':') else {
-            return Err(format!("it has no colon; hint: {form}"));
-        };
-        let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
-        if !is_field_name(&name) {
-            return Err(format!("`{name}` is no legal name of a header; hint: {form}"));
-        }
-        let hint = match name.to_ascii_lowercase().as_str() {
-            "content-length" | "transfer-encoding" => Some("leave it out: it follows from --data"),
-            "connection" => Some("use --connect each for a connection per request"),
-            _ => None,
-        };
-        if let Some(hint) = hint {
-            return Err(format!("{name} is set by the generator; hint: {hint}"));
-        }
-        match value.chars().any(|c| c.is_control() && c != '\t') {
-            true => Err(format!("the value has a control character; hint: {form}")),
-            false => Ok(Header { name, value }),
-        }
     }
 }
 

@@ -134,13 +134,7 @@ pub(super) fn run_threads<R>(
                 requests,
                 checker,
                 streams,
-                recorder: Recorder::new(
-                    window,
-                    begin,
-                    plan.pacing.rate.is_some(),
-                    plan.bin,
-                    plan.kind_count(),
-                ),
+                recorder: Recorder::new(window, begin, plan.pacing.is_open(), plan.bin, plan.kind_count()),
                 early_end,
                 at_start: None,
                 thread,
@@ -182,7 +176,7 @@ impl Collector<'_> {
             window: Window::of(plan, begin),
             edges: 0,
             series: TimeSeries::new(plan.bin, threads as usize, plan.offered()),
-            total: Tally::new(plan.pacing.rate.is_some(), plan.kind_count()),
+            total: Tally::new(plan.pacing.is_open(), plan.kind_count()),
         }
     }
 
@@ -365,7 +359,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         error_ratio: if attempts == 0 { 0.0 } else { (attempts - successes) as f64 / attempts as f64 },
         latency: tally.latency(),
         service: tally.open.as_ref().map(|open| open.service.summary()),
-        schedule: plan.pacing.rate.and_then(|rate| tally.schedule(rate.0)),
+        schedule: plan.pacing.offered_rps(plan.warmup, tally.window).and_then(|rate| tally.schedule(rate)),
         operations: tally.operations(&kinds),
         errors: tally.errors(),
         failures: tally.examples.clone(),

@@ -2,6 +2,7 @@
 //!
 //! What follows from it for each client is `schedule`'s.
 
+use super::stages::{Offered, Stages};
 use clap::ValueEnum;
 use kv::units::{Rate, Span};
 use serde::{Deserialize, Serialize};
@@ -18,11 +19,21 @@ use std::time::Duration;
 pub struct Pacing {
     /// Send this many requests per second, all clients together, whether or not earlier ones were answered: an open loop. A request
     /// that is due while all connections are busy waits for one; its latency includes that
-    #[arg(long, value_name = "N", conflicts_with = "think")]
+    #[arg(long, value_name = "N", conflicts_with = "think", group = "open")]
     pub rate: Option<Rate>,
 
+    /// Send at these rates one after the other, as in 10s:100/s,30s:100/s..1000/s; they are the window
+    #[arg(long, value_name = "TIME:RATE,…", conflicts_with_all = ["think", "rate", "window", "warmup"], group = "open")]
+    pub stages: Option<Stages>,
+
     /// Gaps between the requests of an open loop: constant, or poisson for random ones
-    #[arg(long, value_name = "HOW", default_value = "constant", requires = "rate")]
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "constant",
+        hide_possible_values = true,
+        requires = "open"
+    )]
     pub arrivals: Arrivals,
 
     /// Let clients wait between an answer and the next request, as in 10ms or exponential:10ms
@@ -30,9 +41,29 @@ pub struct Pacing {
     pub think: Think,
 }
 
+impl Pacing {
+    /// Whether instants are fixed beforehand.
+    pub fn is_open(&self) -> bool {
+        self.rate.is_some() || self.stages.is_some()
+    }
+
+    /// What an open loop offers.
+    pub(super) fn offered(&self) -> Option<Offered> {
+        self.stages.map(|stages| stages.offered()).or(self.rate.map(Stages::constant))
+    }
+
+    /// Requests per second that an open loop offers on average over `window` after `warmup`.
+    pub fn offered_rps(&self, warmup: Duration, window: Duration) -> Option<f64> {
+        let (start, secs) = (warmup.as_secs_f64(), window.as_secs_f64());
+        let mean = |offered: Offered| (offered.due(start + secs) - offered.due(start)) / secs;
+        self.offered().map(|offered| offered.constant().unwrap_or_else(|| mean(offered)))
+    }
+}
+
 impl fmt::Display for Pacing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.rate, self.arrivals) {
+        let rates = self.stages.map(|stages| stages.to_string()).or(self.rate.map(|rate| rate.to_string()));
+        match (rates, self.arrivals) {
             (Some(rate), Arrivals::Constant) => write!(f, "constant {rate}"),
             (Some(rate), Arrivals::Poisson) => write!(f, "poisson {rate}"),
             (None, _) if self.think == Think::default() => f.write_str("closed"),

@@ -5,8 +5,8 @@ use super::distribution::Distribution;
 use super::http_request::{HttpRequest, RequestFlags};
 use super::mix::{self, Mix, MixEntry, Operation};
 use super::pacing::Pacing;
-use super::schedule::Offered;
 use super::seconds::SECOND;
+use super::stages::Offered;
 use super::target::Target;
 use super::tls::Tls;
 use super::value_size::ValueSize;
@@ -250,7 +250,7 @@ impl Plan {
 
     /// What an open loop offers, and how long it does so before the window.
     pub(super) fn offered(&self) -> Option<(Offered, Duration)> {
-        self.pacing.rate.map(|rate| (Offered { rate: rate.0 }, self.warmup))
+        self.pacing.offered().map(|offered| (offered, self.warmup))
     }
 
     /// How many keys there are; at least one.
@@ -265,7 +265,7 @@ impl Plan {
 
     /// The names that the histograms of the report will have.
     pub fn histogram_names(&self) -> Vec<String> {
-        let open = ["service", "send_lag"].into_iter().filter(|_| self.pacing.rate.is_some());
+        let open = ["service", "send_lag"].into_iter().filter(|_| self.pacing.is_open());
         let kinds = self.kinds().into_iter().map(|kind| kind.name);
         ["all".to_owned()].into_iter().chain(kinds).chain(open.map(str::to_owned)).collect()
     }

@@ -5,6 +5,7 @@
 
 use super::draw::unit;
 use super::pacing::{Arrivals, Pacing, Think};
+use super::stages::Offered;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cmp::Reverse;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Schedule {
     pacing: Pacing,
+    offered: Option<Offered>,
     /// What the instants are counted from.
     begun: Instant,
     /// How many clients share the rate.
@@ -25,19 +27,6 @@ pub(super) struct Schedule {
     /// No more than that: what is due and not sent is here as its client's next instant, so that a queue of any length
     /// takes no room.
     due: BinaryHeap<Reverse<(u64, usize)>>,
-}
-
-/// How many requests an open loop offers.
-#[derive(Clone, Debug)]
-pub(super) struct Offered {
-    pub(super) rate: f64,
-}
-
-impl Offered {
-    /// Requests that are due in this time from the beginning of the run.
-    pub(super) fn due(&self, secs: f64) -> f64 {
-        self.rate * secs.max(0.0)
-    }
 }
 
 /// How many instants that will not be used are drawn at most, to be counted, over all clients.
@@ -51,8 +40,8 @@ pub(super) struct Clock {
     client: u64,
     /// Instants taken so far.
     taken: u64,
-    /// Of a Poisson process: the sum of the gaps so far.
-    at_ns: f64,
+    /// Of a Poisson process: the sum of the gaps so far, in nanoseconds or in requests offered.
+    sum: f64,
 }
 
 /// One clock for each client, in their order.
@@ -66,7 +55,7 @@ pub(super) fn clocks(seed: u64, clients: u32) -> Vec<Clock> {
         .map(|client| {
             let own = random.clone();
             random.jump();
-            Clock { random: own, client, taken: 0, at_ns: 0.0 }
+            Clock { random: own, client, taken: 0, sum: 0.0 }
         })
         .collect()
 }
@@ -75,7 +64,8 @@ impl Schedule {
     /// For some of `of` clients, whose instants are counted from `begun`.
     pub(super) fn new(pacing: Pacing, clients: Vec<Clock>, of: u32, begun: Instant) -> Schedule {
         let due = BinaryHeap::with_capacity(clients.len());
-        let mut schedule = Schedule { pacing, begun, of: u64::from(of), clients, due };
+        let mut schedule =
+            Schedule { pacing, offered: pacing.offered(), begun, of: u64::from(of), clients, due };
         if schedule.is_open() {
             for index in 0..schedule.clients.len() {
                 schedule.advance(index);
@@ -91,7 +81,7 @@ impl Schedule {
 
     /// Whether instants are fixed beforehand.
     pub(super) fn is_open(&self) -> bool {
-        self.pacing.rate.is_some()
+        self.offered.is_some()
     }
 
     /// Whether there are instants to wait for that are not a socket's: those deserve a timer finer than a millisecond.
@@ -120,10 +110,10 @@ impl Schedule {
     /// How many requests were to be sent from `from` to before `until` and were not taken. Instants beyond [`DRAWN_MAX`]
     /// are not drawn: as many are counted as are to be expected.
     pub(super) fn untaken(self, from: Instant, until: Instant) -> u64 {
-        let Pacing { rate: Some(rate), arrivals, .. } = self.pacing else { return 0 };
+        let (Some(offered), Pacing { arrivals, .. }) = (self.offered, self.pacing) else { return 0 };
         let ns = |instant: Instant| instant.saturating_duration_since(self.begun).as_nanos() as u64;
         let (from, until) = (ns(from), ns(until));
-        let gap_ns = 1e9 / rate.0 * self.of as f64;
+        let due = |ns: u64| offered.due(ns as f64 / 1e9) / self.of as f64;
         let drawn_max = DRAWN_MAX / self.clients.len().max(1) as u64;
         let of_client = |Reverse((next, index)): Reverse<(u64, usize)>| {
             let mut clock = self.clients[index].clone();
@@ -133,33 +123,39 @@ impl Schedule {
                     return count;
                 }
                 count += u64::from(at >= from);
-                at = clock.next_ns(arrivals, self.of, rate.0);
+                at = clock.next_ns(arrivals, self.of, &offered);
             }
-            count + (until.saturating_sub(at.max(from)) as f64 / gap_ns).ceil() as u64
+            count + (due(until) - due(at.max(from))).max(0.0).ceil() as u64
         };
         self.due.into_iter().map(of_client).sum()
     }
 
     /// Fixes the next instant of client `index`.
     fn advance(&mut self, index: usize) {
-        let Pacing { rate: Some(rate), arrivals, .. } = self.pacing else { return };
-        let ns = self.clients[index].next_ns(arrivals, self.of, rate.0);
+        let Some(offered) = &self.offered else { return };
+        let ns = self.clients[index].next_ns(self.pacing.arrivals, self.of, offered);
         self.due.push(Reverse((ns, index)));
     }
 }
 
 impl Clock {
-    /// The next instant of one of `of` clients that share a rate, in nanoseconds.
-    fn next_ns(&mut self, arrivals: Arrivals, of: u64, rate: f64) -> u64 {
+    /// The next instant of one of `of` clients that share what is offered, in nanoseconds.
+    fn next_ns(&mut self, arrivals: Arrivals, of: u64, offered: &Offered) -> u64 {
         let number = self.taken;
         self.taken += 1;
-        match arrivals {
+        match (arrivals, offered.constant()) {
             // From whole numbers, so that no error adds up. The clients take turns, and each keeps its place.
-            Arrivals::Constant => ((number * of + self.client) as f64 * 1e9 / rate) as u64,
+            (Arrivals::Constant, Some(rate)) => ((number * of + self.client) as f64 * 1e9 / rate) as u64,
+            (Arrivals::Constant, None) => (offered.at((number * of + self.client) as f64) * 1e9) as u64,
             // Poisson processes of all clients, laid over each other, are one of the sum of their rates.
-            Arrivals::Poisson => {
-                self.at_ns += exponential(&mut self.random) * 1e9 / rate * of as f64;
-                self.at_ns as u64
+            (Arrivals::Poisson, Some(rate)) => {
+                self.sum += exponential(&mut self.random) * 1e9 / rate * of as f64;
+                self.sum as u64
+            }
+            // One of rate 1, in time that passes as fast as requests are offered.
+            (Arrivals::Poisson, None) => {
+                self.sum += exponential(&mut self.random) * of as f64;
+                (offered.at(self.sum) * 1e9) as u64
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use super::Observer;
 use super::samples::Samples;
-use super::schedule::Offered;
+use super::stages::Offered;
 use kv::proto::{Bins, LoadEvent, SecondReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -76,6 +76,18 @@ impl Target {
     }
 }
 
+impl Target {
+    /// Scheme, host and port: two URLs with the same are of one server.
+    pub(super) fn origin(&self) -> String {
+        match &self.place {
+            Place::Tcp { is_tls, host, port } => {
+                format!("{}://{host}:{port}", if *is_tls { "https" } else { "http" }).to_ascii_lowercase()
+            }
+            Place::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+}
+
 fn default_port(is_tls: bool) -> u16 {
     if is_tls { 443 } else { 80 }
 }

@@ -45,7 +45,7 @@ pub fn run(plan: &Plan, commands: &[String], observer: Observer<'_>) -> Result<L
             input,
             heard_at: Instant::now(),
             start_delay: Duration::ZERO,
-            tally: Tally::new(plan.pacing.rate.is_some(), plan.kind_count()),
+            tally: Tally::new(plan.pacing.is_open(), plan.kind_count()),
             first_thread,
             running: threads(plan, &clients),
             clients,

@@ -174,6 +174,116 @@ fn variables_are_filled_in_from_the_seed_and_from_a_file() {
     }
 }
 
+/// How many of the requests that the service has seen last have this path.
+fn count(seen: &[Value], path: &str) -> usize {
+    seen.iter().filter(|request| request["path"] == path).count()
+}
+
+#[test]
+fn several_requests_come_from_vegetas_format_or_from_har_by_their_weights() {
+    let service = Service::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("body"), "{\"n\":1}").unwrap();
+    let text =
+        format!("# weight 9\nGET /often\n\nPOST {}\nX-A: 1\n@{}\n", service.url("/seldom"), path("body"));
+    fs::write(path("targets.txt"), text).unwrap();
+    let request = |url: String| json!({ "request": { "method": "GET", "url": url, "headers": [] } });
+    let often = vec![request(service.url("/often")); 9];
+    let others = [request(service.url("/seldom")), request("https://elsewhere.example/x".into())];
+    let entries = [often, others.to_vec()].concat();
+    let har = json!({ "log": { "entries": entries } });
+    fs::write(path("a.har"), har.to_string()).unwrap();
+    for (file, seldom) in [("targets.txt", "POST /seldom"), ("a.har", "GET /seldom")] {
+        let report =
+            all_succeed(&[&service.url(""), "--targets", &path(file), "-H", "X-B: 2", "-H", "X-A: 3"]);
+        let names: Vec<&str> = report.operations.iter().map(|row| row.operation.as_str()).collect();
+        assert_eq!(
+            (names, report.mix["GET /often"], report.mix[seldom]),
+            (vec!["GET /often", seldom], 0.9, 0.1)
+        );
+        let counted: u64 = report.operations.iter().map(|row| row.successes).sum();
+        assert_eq!(counted, report.successes);
+        let seen = service.seen();
+        let (often, seldom) = (count(&seen, "/often"), count(&seen, "/seldom"));
+        // Six standard deviations.
+        let (all, deviation) = ((often + seldom) as f64, (0.09 * (often + seldom) as f64).sqrt());
+        assert!((often as f64 - 0.9 * all).abs() < 6.0 * deviation, "{often} {seldom}");
+        if let Some(posted) = seen.iter().find(|request| request["method"] == "POST") {
+            assert_eq!((&posted["body"], &posted["headers"]["x-a"]), (&json!("{\"n\":1}"), &json!("1")));
+            assert_eq!(posted["headers"]["x-b"], "2");
+        }
+    }
+
+    for (text, told) in [
+        ("POST http://elsewhere.example/x\n", "it is not of http://127.0.0.1"),
+        ("/x\n", "line 1: `/x` is no request; hint: begin with a line as GET /orders/1"),
+        ("", "it has no request"),
+    ] {
+        fs::write(path("wrong.txt"), text).unwrap();
+        let (output, _, stderr) = weir_load(&[&service.url(""), "--targets", &path("wrong.txt")]);
+        assert!(output.status.code() == Some(2) && stderr.contains(told), "{text}: {stderr}");
+    }
+}
+
+#[test]
+fn stages_offer_one_rate_after_the_other() {
+    let service = Service::start();
+    let url = service.url("/x");
+    let stages = "--stages=500ms:100/s,1s:100/s..300/s";
+    let (output, stdout, stderr) = weir_load(&[&url, stages, "--json", "--clients=4", "--bin=500ms"]);
+    assert!(output.status.success(), "{stderr}");
+    let report: LoadReport = serde_json::from_str(&stdout).unwrap();
+    let schedule = report.schedule.as_ref().unwrap();
+    // 50, then 200 on average for a second.
+    assert_eq!((schedule.due, report.window_secs, report.warmup_secs), (250, 1.5, 0.0), "{report:?}");
+    assert!((schedule.offered_rps - 250.0 / 1.5).abs() < 1e-6, "{schedule:?}");
+    assert_eq!(report.pacing, "constant 500ms:100/s,1s:100/s..300/s");
+    for (flags, told) in [
+        (&["--stages=10s"][..], "`10s` has no colon; hint: write TIME:RATE"),
+        (&["--stages=1s:5/s", "--rate=5"], "cannot be used with"),
+        (&["--stages=1s:5/s", "--window=5s"], "cannot be used with"),
+        (&["--arrivals=poisson"], "--rate <N>"),
+    ] {
+        let (output, _, stderr) = weir_load(&[&[url.as_str()], flags].concat());
+        assert!(output.status.code() == Some(2) && stderr.contains(told), "{flags:?}: {stderr}");
+    }
+}
+
+#[test]
+fn several_servers_share_the_clients_and_one_checker() {
+    let (first, second) = (Service::start(), Service::start());
+    let report = all_succeed(&[&first.url("/a"), &second.url("/b"), "--rate=200"]);
+    assert!(report.connects <= 4, "{report:?}");
+    let (a, b) = (first.seen(), second.seen());
+    assert!(count(&a, "/a") > 0 && count(&a, "/b") == 0 && count(&b, "/b") > 0 && count(&b, "/a") == 0);
+    assert!(b.iter().all(|request| request["headers"]["host"] == second.address.to_string()));
+
+    // Two stores that do not know of each other: what is written to one cannot be read from the other.
+    let (first, second) = (Server::start("memory:", &[]), Server::start("memory:", &[]));
+    let urls = [&first, &second].map(|server| format!("http://{}", server.address));
+    let flags = [
+        "--workload=mixed",
+        "--keys=20",
+        "--check=linearizability",
+        "--clients=4",
+        "--warmup=0s",
+        "--window=300ms",
+    ];
+    let (output, stdout, stderr) =
+        weir_load(&[&[urls[0].as_str(), &urls[1]], &flags[..], &["--no-preload"]].concat());
+    assert!(
+        output.status.code() == Some(1) && stderr.contains("linearizability is violated"),
+        "{stdout}{stderr}"
+    );
+    // One store at two addresses.
+    let server = Server::start("memory:", &["--listen", "127.0.0.1:0"]);
+    let urls =
+        [server.address.to_string(), server.more[0].clone()].map(|address| format!("http://{address}"));
+    let (output, stdout, stderr) = weir_load(&[&[urls[0].as_str(), &urls[1]], &flags[..]].concat());
+    assert!(output.status.success() && stdout.contains(": no violation"), "{stdout}{stderr}");
+}
+
 #[test]
 fn https_and_unix_sockets_are_reached() {
     let authority = Authority::new();

@@ -165,3 +165,35 @@ fn the_highest_throughput_is_found_over_numbers_of_clients() {
         "{stdout}"
     );
 }
+
+#[test]
+fn other_tools_get_files_in_their_formats() {
+    let service = Service::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (junit, k6, prometheus) = (path("a.xml"), path("a.json"), path("a.prom"));
+    let files = ["--junit", &junit, "--k6-summary", &k6, "--prometheus", &prometheus];
+    let fail_if = ["--fail-if", "p50>10s,rate<100k/s", "--json"];
+    let (output, stdout, _) =
+        weir_load(&[&SHORT[..], &[&service.url("/status/200?a=<b>")], &files, &fail_if].concat());
+    assert_eq!(output.status.code(), Some(3));
+    let report: kv::proto::LoadReport = serde_json::from_str(&stdout).unwrap();
+    let read = |path: &str| std::fs::read_to_string(path).unwrap();
+    let xml = read(&junit);
+    for part in [
+        "<testsuite name=\"weir load http://",
+        "?a=&lt;b&gt;\" tests=\"3\" failures=\"1\"",
+        "name=\"requests succeed\"/>",
+        "name=\"p50 &gt; 10.0 s\"/>",
+        "name=\"rate &lt; 100k/s\">\n      <failure message=\"rate is ",
+    ] {
+        assert!(xml.contains(part), "{part} is not in {xml}");
+    }
+    let summary: serde_json::Value = serde_json::from_str(&read(&k6)).unwrap();
+    assert_eq!(summary["metrics"]["http_reqs"]["count"], report.attempts);
+    assert_eq!(summary["metrics"]["http_req_duration"]["p(95)"], report.latency.us_p95 / 1e3);
+    assert_eq!(summary["metrics"]["http_req_failed"]["value"], 0.0);
+    let text = read(&prometheus);
+    assert!(text.contains(&format!("weir_load_responses{{status=\"200\"}} {}\n", report.attempts)), "{text}");
+    assert!(text.contains("weir_load_latency_seconds{quantile=\"0.99\"} ") && text.ends_with('\n'), "{text}");
+}

@@ -41,6 +41,11 @@ pub(super) fn write(hdr: Option<&str>, seconds: Option<&str>, report: &LoadRepor
     failed.map(|(error, path)| Error::new(cannot_write(&path, &error)).hint(HINT)).collect()
 }
 
+/// Writes a file; says why where that failed.
+pub(super) fn write_text(path: &str, text: &str) -> Option<Error> {
+    fs::write(path, text).err().map(|error| Error::new(cannot_write(path, &error)).hint(HINT))
+}
+
 fn path(prefix: &str, name: &str) -> String {
     // A request is called by its method and its path, which no file can be.
     let name = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");

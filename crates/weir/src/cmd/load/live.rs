@@ -7,7 +7,7 @@ use crate::cmd::{counted, note};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kv::proto::{LoadEvent, SecondReport};
 use kv::units;
-use load::Plan;
+use load::{Pacing, Plan};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -75,8 +75,7 @@ struct State {
     not_shown: Vec<SecondReport>,
     /// Their answers by status.
     statuses: BTreeMap<String, u64>,
-    /// Of an open loop: what is offered per second.
-    offered_rps: Option<f64>,
+    pacing: Pacing,
     /// Whether statuses are shown: operations on keys are judged by more than that.
     has_statuses: bool,
     /// Goodput of the last seconds, warm-up included, the latest at the end.
@@ -91,7 +90,7 @@ impl State {
             every: (every.as_secs_f64().ceil() as usize).max(1),
             not_shown: Vec::new(),
             statuses: BTreeMap::new(),
-            offered_rps: plan.pacing.rate.map(|rate| rate.0),
+            pacing: plan.pacing,
             has_statuses: !plan.is_key_value(),
             rates: VecDeque::new(),
         }
@@ -145,7 +144,10 @@ impl State {
         };
         // The last one tells how it is now.
         let backlog = seconds.last().map_or(0, |second| second.backlog);
-        let offered = self.offered_rps.map_or_else(String::new, |rate| {
+        let since = (second + 1).max(0).unsigned_abs().saturating_sub(seconds.len() as u64);
+        let since = Duration::from_secs(since);
+        let (since, length) = (self.warmup + since, Duration::from_secs(seconds.len() as u64));
+        let offered = self.pacing.offered_rps(since, length).map_or_else(String::new, |rate| {
             format!(" of {} offered, backlog {backlog}", units::short(rate))
         });
         let statuses = std::mem::take(&mut self.statuses).into_iter().filter(|_| self.has_statuses);

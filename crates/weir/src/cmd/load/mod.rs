@@ -3,6 +3,7 @@
 //! The flags become a plan here; `live` shows how it goes, `text` is the report for people, `files` writes percentile
 //! distributions and seconds.
 
+mod exports;
 mod files;
 #[cfg(feature = "lab")]
 mod find;
@@ -48,12 +49,12 @@ pub(crate) struct Args {
 
     /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'
     #[cfg(feature = "lab")]
-    #[arg(long, value_name = "CONDITIONS", conflicts_with_all = ["rate", "think", "workers", "fail_if", "events", "hdr", "seconds"], help_heading = "Result")]
+    #[arg(long, value_name = "CONDITIONS", conflicts_with_all = ["rate", "stages", "think", "workers", "fail_if", "events", "hdr", "seconds"], help_heading = "Result")]
     find_rate: Option<Conditions>,
 
     /// Find the highest throughput and the knee over numbers of clients
     #[cfg(feature = "lab")]
-    #[arg(long, conflicts_with_all = ["find_rate", "rate", "workers", "fail_if", "events", "hdr", "seconds"], help_heading = "Result")]
+    #[arg(long, conflicts_with_all = ["find_rate", "rate", "stages", "workers", "fail_if", "events", "hdr", "seconds"], help_heading = "Result")]
     find_capacity: bool,
 
     /// How long such a search may take
@@ -76,6 +77,18 @@ pub(crate) struct Args {
     /// Write the figures of each second of the window as a table
     #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
     seconds: Option<String>,
+
+    /// Write the conditions of --fail-if as tests, in the format of JUnit
+    #[arg(long, value_name = "FILE.xml", help_heading = "Output")]
+    junit: Option<String>,
+
+    /// Write the summary of k6
+    #[arg(long, value_name = "FILE.json", help_heading = "Output")]
+    k6_summary: Option<String>,
+
+    /// Write metrics in the text format of Prometheus
+    #[arg(long, value_name = "FILE.prom", help_heading = "Output")]
+    prometheus: Option<String>,
 
     /// Time between two updates while it runs; 0s shows nothing [default: 1s on a terminal, else 10s]
     #[arg(long, value_name = "TIME", value_parser = load::span, conflicts_with = "events", help_heading = "Output")]
@@ -171,12 +184,16 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
             return find::capacity(&plan, args.within, shown);
         }
     }
+    if let Some(stages) = &plan.pacing.stages {
+        (plan.warmup, plan.window) = (Duration::ZERO, Duration::from_secs_f64(stages.secs()));
+    }
     let wants_histograms = plan.histogram;
     if let Some(prefix) = &args.hdr {
         plan.histogram = true;
         files::check_prefix(prefix, &plan.histogram_names())?;
     }
-    args.seconds.iter().try_for_each(|path| files::check(path))?;
+    let paths = [&args.seconds, &args.junit, &args.k6_summary, &args.prometheus];
+    paths.into_iter().flatten().try_for_each(|path| files::check(path))?;
     if args.workers.len() > plan.clients as usize {
         let what = format!("--clients {} are too few for {} workers", plan.clients, args.workers.len());
         return Err(Error::input(what).hint("use at least one client for each --worker"));
@@ -207,6 +224,12 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     live.end();
     let mut report = report?;
     let mut failures = files::write(args.hdr.as_deref(), args.seconds.as_deref(), &report);
+    let exports = [
+        args.junit.as_ref().map(|path| (path, exports::junit(&plan, args.fail_if.as_ref(), &report))),
+        args.k6_summary.as_ref().map(|path| (path, format!("{}\n", exports::k6_summary(&report)))),
+        args.prometheus.as_ref().map(|path| (path, exports::prometheus(&report))),
+    ];
+    failures.extend(exports.into_iter().flatten().filter_map(|(path, text)| files::write_text(path, &text)));
     if !wants_histograms {
         report.histograms.clear();
     }

@@ -1,0 +1,50 @@
+//! Methods and header fields as people write them.
+
+use super::dialect::is_field_name;
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// A field of a head.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// As it was written.
+    pub name: String,
+    /// Without blanks around it.
+    pub value: String,
+}
+
+/// A method in capital letters.
+pub(super) fn method(text: &str) -> Result<String, String> {
+    match text {
+        "CONNECT" | "TRACE" => Err("it cannot be sent under load; hint: use another method".into()),
+        _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase()) => Ok(text.to_owned()),
+        _ => Err("it is no method; hint: write it in capital letters, as in POST".into()),
+    }
+}
+
+impl FromStr for Header {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Header, String> {
+        let form = "write it as in 'Accept: text/html'";
+        let Some((name, value)) = text.split_once(':') else {
+            return Err(format!("it has no colon; hint: {form}"));
+        };
+        let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
+        if !is_field_name(&name) {
+            return Err(format!("`{name}` is no legal name of a header; hint: {form}"));
+        }
+        let hint = match name.to_ascii_lowercase().as_str() {
+            "content-length" | "transfer-encoding" => Some("leave it out: it follows from --data"),
+            "connection" => Some("use --connect each for a connection per request"),
+            _ => None,
+        };
+        if let Some(hint) = hint {
+            return Err(format!("{name} is set by the generator; hint: {hint}"));
+        }
+        match value.chars().any(|c| c.is_control() && c != '\t') {
+            true => Err(format!("the value has a control character; hint: {form}")),
+            false => Ok(Header { name, value }),
+        }
+    }
+}
