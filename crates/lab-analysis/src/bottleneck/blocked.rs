@@ -204,7 +204,7 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
     // The most clients that could all be served at once.
     let fits = |row: &Row| row.level > 1 && at_once.is_some_and(|of| f64::from(row.level) <= of.round());
     let waits_early = seen.iter().rfind(|(row, _)| fits(row)).is_some_and(|(row, of)| {
-        let served: f64 = ["disk", "downstream", "sleep"].iter().map(|name| of.at(name)).sum();
+        let served: f64 = ["disk", "downstream", "sleep", "running"].iter().map(|name| of.at(name)).sum();
         (HARDLY_ANY..ALL * f64::from(row.level)).contains(&served)
     });
     let sweep = Sweep {

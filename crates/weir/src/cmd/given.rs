@@ -62,7 +62,7 @@ impl Service {
             ))
             .hint("write the port, too: --url http://127.0.0.1:8080/"));
         }
-        let path = (path.len() > 1).then(|| path.to_owned());
+        let path = (!path.is_empty()).then(|| path.to_owned());
         Ok(Service { name, command: None, base: base.to_owned(), path })
     }
 

@@ -20,7 +20,7 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         (
             "lab",
             "the following required arguments were not provided: <EXPERIMENT>",
-            "write `weir lab <EXPERIMENT>`",
+            "write `weir lab <EXPERIMENT>",
         ),
         (
             "lab --levels x",
@@ -80,7 +80,11 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ("load URL --schema", "the argument '--schema' cannot be used with", "`weir load --help`"),
         ("load URL --rate -5", "unexpected argument '-5' found", "`weir load --help`"),
         ("load ftp://h", "invalid value 'ftp://h' for '<URL>...': only http and https are spoken", ""),
-        ("compare", "the following required arguments were not provided: <", "write `weir compare "),
+        (
+            "compare",
+            "there is nothing to compare",
+            "name two results directories, or two services: weir compare ",
+        ),
         ("compare a b --out", "a value is required for '--out <DIR>'", "`weir compare --help`"),
         ("report", "the following required arguments were not provided: <DIR>", "write `weir report "),
         ("report a b", "unexpected argument 'b' found", "`weir report --help` lists"),
