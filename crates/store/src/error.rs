@@ -38,6 +38,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether another server holds the store.
+    pub fn is_taken(self) -> bool {
+        matches!(self, Kind::Taken | Kind::Ending)
+    }
+
     /// Whether the session that failed so is of no more use.
     pub fn ends_session(self) -> bool {
         use Kind::{Overloaded, Refused, Rejected, Retry, Unfit, Unsupported};

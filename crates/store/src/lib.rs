@@ -58,7 +58,7 @@ pub trait Store: Send + Sync {
     ///
     /// `part` is what it is to hold. That is written into the store the first time, and judged by [`Part::admit`] from
     /// then on, before the epoch begins. Returns only when no statement of an earlier lease, can take effect
-    /// any more. Errors: [`Kind::Taken`] while another server holds it, [`Kind::Unavailable`], [`Kind::Config`].
+    /// any more. Errors: [`Kind::Taken`] or [`Kind::Ending`] while another server holds it, [`Kind::Unavailable`], [`Kind::Config`].
     fn acquire(&self, part: Part) -> Answer<'_, Lease>;
 
     /// Opens a session under the lease that began `epoch`; refuses ([`Kind::Unavailable`]) if a later one exists.

@@ -188,9 +188,7 @@ impl Owner {
             let result = self.acquire().await;
             match &result {
                 Err(error) if self.may_wait_for(error) => return result,
-                Err(error)
-                    if matches!(error.kind(), Kind::Taken | Kind::Ending) && Instant::now() < deadline =>
-                {
+                Err(error) if error.kind().is_taken() && Instant::now() < deadline => {
                     tokio::time::sleep(PAUSE_MIN).await;
                 }
                 _ => return result,

@@ -278,7 +278,7 @@ pub async fn remembers_its_part(open: impl Fn() -> Box<dyn Store>) {
 async fn acquire_patiently(store: &dyn Store, part: Part) -> Result<Lease, Error> {
     for _ in 0..3000 {
         match store.acquire(part).await {
-            Err(error) if error.kind() == Kind::Taken => {
+            Err(error) if error.kind().is_taken() => {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
             result => return result,

@@ -120,7 +120,7 @@ fn taken<T>(url: &str, ask: impl FnOnce() -> T) -> Result<T, store::Error> {
     let lease = loop {
         match runtime.block_on(store.acquire(Part::WHOLE)) {
             // The one before has only just gone.
-            Err(error) if error.kind() == Kind::Taken || error.to_string().contains("is given twice") => {}
+            Err(error) if error.kind().is_taken() || error.to_string().contains("is given twice") => {}
             Err(error) => return Err(error),
             Ok(lease) => break lease,
         }

@@ -348,7 +348,7 @@ fn acquire(url: &str) -> Result<(), store::Error> {
     let store = store::open(url)?;
     loop {
         match block_on(store.acquire(Part::WHOLE)) {
-            Err(error) if error.kind() == Kind::Taken || error.to_string().contains("is given twice") => {}
+            Err(error) if error.kind().is_taken() || error.to_string().contains("is given twice") => {}
             done => return done.map(drop),
         }
     }
