@@ -595,7 +595,7 @@ fn a_read_of_mariadb_waits_for_the_flush_of_what_it_saw() {
             match store.acquire(Part::WHOLE).await {
                 Ok(lease) => break lease,
                 Err(error) => {
-                    assert!(error.kind().is_taken() || error.kind() == Kind::Unavailable, "{error}")
+                    assert!(error.kind().is_taken() || error.kind() == Kind::Unavailable, "{error}");
                 }
             }
         };
