@@ -62,7 +62,7 @@ impl Tls {
 fn identity(files: &[PathBuf], _before: Option<&Identity>) -> Result<Identity, Error> {
     let [certificate, key, client_ca @ ..] = files else { unreachable!("a certificate has a key") };
     let chain = certificates(certificate)?;
-    let end = chain.iter().filter_map(|certificate| ::store::certificate_end(certificate)).min();
+    let end = chain.iter().filter_map(|certificate| ::tls::certificate_end(certificate)).min();
     let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| {
         let hint = "it has to be a private key in PEM, not encrypted, that this process may read";
         unreadable(key, &error, hint)
@@ -106,9 +106,7 @@ fn identity(files: &[PathBuf], _before: Option<&Identity>) -> Result<Identity, E
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let hint = "it has to be a certificate in PEM that this process may read";
-    let failed = |error: pem::Error| unreadable(file, &error, hint);
-    let read: Vec<_> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(failed)?;
-    if read.is_empty() { Err(failed(pem::Error::NoItemsFound)) } else { Ok(read) }
+    ::tls::certificates(file).map_err(|error| unreadable(file, &error, hint))
 }
 
 /// Nothing of the file is shown: it may be a key.

@@ -2,21 +2,20 @@
 
 use super::cause;
 use crate::store_url::StoreUrl;
-use crate::tls::{self, Identity, Names, Trusted};
+use ::tls::{self, Identity, LIBPQ, Names, Trusted};
 use mysql_async::{ClientIdentity, DriverError, SslOpts};
 use std::fs;
 use std::path::Path;
 
 const NAMES: Names = Names {
-    mode: "ssl-mode",
     ca: "ssl-ca",
     certificate: "ssl-cert",
     key: "ssl-key",
-    require: "REQUIRED",
-    chain_only: "VERIFY_CA",
+    without_name: "ssl-mode=VERIFY_CA",
+    ..LIBPQ
 };
 
-pub(super) const PARAMETERS: [&str; 4] = [NAMES.mode, NAMES.ca, NAMES.certificate, NAMES.key];
+pub(super) const PARAMETERS: [&str; 4] = ["ssl-mode", NAMES.ca, NAMES.certificate, NAMES.key];
 
 /// When TLS is used, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +115,7 @@ impl Tls {
 
     /// What TLS has to do with a failure, if it has.
     pub(super) fn explain(&self, error: &mysql_async::Error) -> Option<String> {
-        let mode = MODES.iter().find(|(_, mode)| *mode == self.mode).map_or(NAMES.require, |(name, _)| name);
+        let mode = MODES.iter().find(|(_, mode)| *mode == self.mode).map_or("REQUIRED", |(name, _)| name);
         match error {
             mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => Some(format!(
                 "the server offers no TLS, which ssl-mode={mode} demands; give it a certificate there (ssl_cert, ssl_key), or write \

@@ -2,7 +2,7 @@
 
 use crate::password::home;
 use crate::store_url::StoreUrl;
-use crate::tls::{self, Check, Identity, LIBPQ, Trusted};
+use ::tls::{self, Check, Identity, LIBPQ, Trusted};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sha2::{Digest, Sha256, Sha384, Sha512};
@@ -177,7 +177,7 @@ impl Tls {
         if cause.contains("does not support TLS") {
             return Some(format!(
                 "{OFFERS_NONE}, which sslmode={} demands; set ssl = on there, or write sslmode=disable if nobody can listen in between",
-                MODES.iter().find(|(_, mode)| *mode == self.mode).map_or(LIBPQ.require, |(name, _)| name)
+                MODES.iter().find(|(_, mode)| *mode == self.mode).map_or("require", |(name, _)| name)
             ));
         }
         if cause == "password missing" {
@@ -318,7 +318,7 @@ mod tests {
         for (parameters, what) in [
             ("sslmode=verify-ca&sslrootcert=/nowhere/ca", "cannot read sslrootcert=/nowhere/ca: "),
             ("sslmode=require&sslcert=/nowhere/c&sslkey=/nowhere/k", "cannot read sslcert=/nowhere/c: "),
-            ("sslcert=/dev/null&sslkey=/nowhere/k", "cannot read sslkey=/nowhere/k: "),
+            ("sslcert=/dev/null&sslkey=/nowhere/k", "sslcert=/dev/null has no certificate"),
         ] {
             let why = tls(parameters).unwrap().connector().err().unwrap();
             assert!(why.starts_with(what), "{why}");

@@ -1,9 +1,11 @@
-//! TLS to a database server: whom to trust, what to show, and what went wrong.
+//! TLS of clients: whom to trust, what to show, and what a failed handshake means; and what certificates say.
+//!
+//! Files in, a configuration of rustls out: no sockets.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
@@ -12,25 +14,32 @@ use rustls::{
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// What a kind of store calls its parameters, and two of the values of the first.
-pub(super) struct Names {
-    pub(super) mode: &'static str,
-    pub(super) ca: &'static str,
-    pub(super) certificate: &'static str,
-    pub(super) key: &'static str,
-    /// The value that demands TLS.
-    pub(super) require: &'static str,
-    /// The value that does without the name.
-    pub(super) chain_only: &'static str,
+/// What the parameters or flags of a client are called.
+#[derive(Debug)]
+pub struct Names {
+    /// The file of who may sign a server's certificate.
+    pub ca: &'static str,
+    /// The file of the own certificate; empty if none can be shown.
+    pub certificate: &'static str,
+    /// The file of its key.
+    pub key: &'static str,
+    /// Whether a key that others can use is refused.
+    pub key_is_private: bool,
+    /// What stands between one of them and its value.
+    pub sign: char,
+    /// What does without the host's name; empty if nothing does.
+    pub without_name: &'static str,
+    /// What does without any check; empty if nothing does that should be advised.
+    pub without_check: &'static str,
 }
 
 /// What a server's certificate is checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
+pub enum Check {
     /// Nothing: whoever answers is believed.
     Nothing,
     /// That somebody trusted signed it.
@@ -41,7 +50,7 @@ pub(super) enum Check {
 
 /// Who may sign a server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trusted {
+pub enum Trusted {
     /// Whom this machine trusts.
     System,
     /// Those in a PEM file.
@@ -50,66 +59,94 @@ pub(super) enum Trusted {
 
 /// Our own certificate and its key: PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
+pub struct Identity {
+    /// Ours, then those that lead to its signer.
+    pub certificate: PathBuf,
+    /// Without a password.
+    pub key: PathBuf,
 }
 
 /// What libpq calls them.
-pub(super) const LIBPQ: Names = Names {
-    mode: "sslmode",
+pub const LIBPQ: Names = Names {
     ca: "sslrootcert",
     certificate: "sslcert",
     key: "sslkey",
-    require: "require",
-    chain_only: "verify-ca",
+    key_is_private: true,
+    sign: '=',
+    without_name: "sslmode=verify-ca",
+    without_check: "",
 };
 
-/// What the flags of a client of HTTPS are called. It always checks the name, and shows no certificate.
-const HTTPS: Names =
-    Names { mode: "", ca: "--cacert", certificate: "", key: "", require: "", chain_only: "" };
+/// What curl calls them.
+pub const CURL: Names = Names {
+    ca: "--cacert",
+    certificate: "--cert",
+    key: "--key",
+    key_is_private: false,
+    sign: ' ',
+    without_name: "--insecure",
+    without_check: "--insecure",
+};
+
+/// The one flag of a client of HTTPS that always checks the name, and shows no certificate.
+pub const CACERT: Names = Names { certificate: "", key: "", without_name: "", without_check: "", ..CURL };
+
+impl Names {
+    fn named(&self, name: &str, path: &Path) -> String {
+        format!("{name}{}{}", self.sign, path.display())
+    }
+}
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
+/// The certificates of a PEM file; at least one.
+pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
+    let read: Vec<_> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect)?;
+    if read.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(read) }
+}
+
+/// The same, with what to do about a failure.
+fn named_certificates(
+    names: &Names,
+    name: &str,
+    file: &Path,
+) -> Result<Vec<CertificateDer<'static>>, String> {
+    certificates(file).map_err(|why| match why {
+        pem::Error::NoItemsFound => {
+            format!("{} has no certificate; give a PEM file", names.named(name, file))
+        }
+        why => format!("cannot read {}: {why}", names.named(name, file)),
+    })
+}
+
 /// The certificates that are trusted. Error: why there are none.
-pub(super) fn trusted(names: &Names, whom: &Trusted) -> Result<Vec<CertificateDer<'static>>, String> {
+pub fn trusted(names: &Names, whom: &Trusted) -> Result<Vec<CertificateDer<'static>>, String> {
     let found = match whom {
         Trusted::System => rustls_native_certs::load_native_certs().certs,
-        Trusted::File(path) => {
-            let certificates = CertificateDer::pem_file_iter(path)
-                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .map_err(|why| format!("cannot read {}={}: {why}", names.ca, path.display()))?;
-            if certificates.is_empty() {
-                return Err(format!("{}={} has no certificate; give a PEM file", names.ca, path.display()));
-            }
-            certificates
-        }
+        Trusted::File(path) => named_certificates(names, names.ca, path)?,
     };
     match found.is_empty() {
         true => Err(format!(
-            "this machine trusts no certificates; install ca-certificates or give {}=FILE",
-            names.ca
+            "this machine trusts no certificates; install ca-certificates or give {}{}FILE",
+            names.ca, names.sign
         )),
         false => Ok(found),
     }
 }
 
 /// Our certificate with those that lead to its signer, and its key.
-pub(super) fn identity(
+pub fn identity(
     names: &Names,
     Identity { certificate, key }: &Identity,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
-    let chain =
-        CertificateDer::pem_file_iter(certificate)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|why| format!("cannot read {}={}: {why}", names.certificate, certificate.display()))?;
-    let named = format!("{}={}", names.key, key.display());
+    let chain = named_certificates(names, names.certificate, certificate)?;
+    let named = names.named(names.key, key);
     let meta = fs::metadata(key).map_err(|why| format!("cannot read {named}: {why}"))?;
     // As libpq: of root it may be readable for a group.
     let others = if meta.uid() == 0 { 0o037 } else { 0o077 };
-    if meta.mode() & others != 0 {
+    if names.key_is_private && meta.mode() & others != 0 {
         return Err(format!("{named} can be used by others than its owner; run chmod 0600 on it"));
     }
     let key = PrivateKeyDer::from_pem_file(key).map_err(|why| {
@@ -119,7 +156,7 @@ pub(super) fn identity(
 }
 
 /// What a client does in a handshake.
-pub(super) fn config(
+pub fn config(
     names: &Names,
     check: Check,
     whom: &Trusted,
@@ -151,17 +188,6 @@ pub(super) fn config(
             .with_client_auth_cert(chain, key)
             .map_err(|why| format!("{} and {} do not go together: {why}", names.certificate, names.key)),
     }
-}
-
-/// What a client of HTTPS does in a handshake: the server has to have a certificate for its name that `ca`, a PEM file, or this
-/// machine trusts. Error: why it cannot.
-pub fn https(ca: Option<PathBuf>) -> Result<ClientConfig, String> {
-    config(&HTTPS, Check::ChainAndName, &ca.map_or(Trusted::System, Trusted::File), None)
-}
-
-/// What a failed handshake of [`https`] means and what to do; `None` if it is another failure.
-pub fn https_failure(error: &(dyn std::error::Error + 'static)) -> Option<String> {
-    failure_in(error).map(|failure| explain(&HTTPS, failure))
 }
 
 #[derive(Debug)]
@@ -283,7 +309,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 }
 
 /// The object identifier of the algorithm that a certificate is signed with, as it stands there.
-pub(super) fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
+pub fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
     let (_, content, _) = element(certificate)?;
     let (_, _, algorithm) = element(content)?;
     let (_, algorithm, _) = element(algorithm)?;
@@ -291,7 +317,7 @@ pub(super) fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
 }
 
 /// The failure of a handshake within `error`, if that is what it is.
-pub(super) fn failure_in<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rustls::Error> {
+pub fn failure_in<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rustls::Error> {
     if let Some(failure) = error.downcast_ref() {
         return Some(failure);
     }
@@ -304,7 +330,7 @@ pub(super) fn failure_in<'e>(error: &'e (dyn std::error::Error + 'static)) -> Op
 }
 
 /// A name of the certificate that is in order but for the host's name.
-pub(super) fn name_in(failure: &rustls::Error) -> Option<&str> {
+pub fn name_in(failure: &rustls::Error) -> Option<&str> {
     match failure {
         rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) => {
             presented.first().map(|name| shown(name))
@@ -314,7 +340,7 @@ pub(super) fn name_in(failure: &rustls::Error) -> Option<&str> {
 }
 
 /// Whether a certificate is in order but for the host's name.
-pub(super) fn is_of_another_name(error: &(dyn std::error::Error + 'static)) -> bool {
+pub fn is_of_another_name(error: &(dyn std::error::Error + 'static)) -> bool {
     use CertificateError::{NotValidForName, NotValidForNameContext};
     let failure = failure_in(error);
     matches!(
@@ -330,17 +356,19 @@ fn shown(name: &str) -> &str {
 }
 
 /// What a failed handshake means and what to do, on one line.
-pub(super) fn explain(names: &Names, failure: &rustls::Error) -> String {
+pub fn explain(names: &Names, failure: &rustls::Error) -> String {
     use CertificateError::{
         Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
         UnknownIssuer,
     };
-    let Names { mode, ca, certificate, key, chain_only, .. } = names;
-    let or_without = if mode.is_empty() { String::new() } else { format!(", or {mode}={chain_only}") };
+    let Names { ca, certificate, key, without_name, without_check, .. } = names;
+    let or = |other: &str| if other.is_empty() { String::new() } else { format!(", or {other}") };
+    let or_without = or(without_name);
     match failure {
         rustls::Error::InvalidCertificate(why) => match why {
             UnknownIssuer => format!(
-                "the server's certificate is signed by none of those trusted; name the file of its signer with {ca}"
+                "the server's certificate is signed by none of those trusted; name the file of its signer with {ca}{}",
+                or(without_check)
             ),
             NotValidForNameContext { expected, presented } if presented.is_empty() => format!(
                 "the server's certificate names no host as subjectAltName (a common name is not enough), so it cannot be that of {}; \
@@ -415,6 +443,28 @@ mod tests {
         for length in 0..made.der().len() {
             assert_eq!(signature_algorithm(&made.der()[..length]), None, "{length}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named_as_it_was_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let [good, empty] = ["good.pem", "empty.pem"].map(|name| dir.path().join(name));
+        fs::write(&good, certificate(2049).pem()).unwrap();
+        fs::write(&empty, "").unwrap();
+        let own =
+            |certificate: &Path, key: &Path| Identity { certificate: certificate.into(), key: key.into() };
+        let failure = |names, own| identity(names, &own).err().unwrap();
+        let nowhere = Path::new("/nowhere");
+        let why = trusted(&CURL, &Trusted::File(nowhere.into())).unwrap_err();
+        assert!(why.starts_with("cannot read --cacert /nowhere: "), "{why}");
+        let why = trusted(&LIBPQ, &Trusted::File(empty.clone())).unwrap_err();
+        assert!(why.contains("empty.pem has no certificate; give a PEM file"), "{why}");
+        let why = failure(&CURL, own(nowhere, nowhere));
+        assert!(why.starts_with("cannot read --cert /nowhere: "), "{why}");
+        let why = failure(&LIBPQ, own(&good, nowhere));
+        assert!(why.starts_with("cannot read sslkey=/nowhere: "), "{why}");
+        let why = failure(&CURL, own(&good, &good));
+        assert!(why.starts_with("--key ") && why.contains("has no key that can be used"), "{why}");
     }
 
     #[test]
