@@ -1,8 +1,8 @@
 //! The URL of a cluster, for drivers in crates of their own: several hosts, and TLS by the parameters of libpq.
 
 use crate::store_url::{Place, StoreUrl};
-use crate::tls::{Check, Identity, LIBPQ, Trusted, config};
 use rustls::ClientConfig;
+use tls::{Check, Identity, LIBPQ, Trusted, config, explain, failure_in};
 
 /// `SCHEME://[USER[:PASSWORD]@]HOST[:PORT][,…]/DATABASE[?NAME=VALUE[&…]]`, decoded. Never shown: it has the password.
 pub struct ClusterUrl {
@@ -79,6 +79,11 @@ impl ClusterUrl {
             _ => return Err("it has one of sslcert and sslkey; give both or none".into()),
         };
         config(&LIBPQ, check, &trusted, own.as_ref()).map(Some)
+    }
+
+    /// What a failed handshake by such a configuration means and what to do; `None` if it is another failure.
+    pub fn tls_failure(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+        failure_in(error).map(|failure| explain(&LIBPQ, failure))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Removing every row, on a session and a thread of its own.
 
 use super::worker::given_up;
-use super::{Reply, Shared, Status, start_thread};
+use super::{Reply, Shared, Status, confirmed, start_thread};
 use crate::{Error, Kind, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,12 +24,12 @@ pub(super) fn clear(shared: &Arc<Shared>, mut reply: Reply<()>) {
     }
 }
 
-async fn clear_now(shared: &Shared) -> Result<(), Error> {
+async fn clear_now(shared: &Arc<Shared>) -> Result<(), Error> {
     let epoch = shared.status.borrow().epoch()?;
     // Counted like a worker's: the next lease waits for this session.
     shared.sessions.fetch_add(1, Relaxed);
     let cleared = async {
-        let mut session = shared.store.connect(epoch).await?;
+        let mut session = confirmed::connect(shared, epoch).await?;
         let _no_conditions = shared.conditions.write().await;
         let done = session.clear().await;
         if done.is_ok() {

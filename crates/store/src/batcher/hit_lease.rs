@@ -10,6 +10,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How long hits are answered after the store was asked to confirm the lease.
 const HITS_LAST: Duration = Duration::from_secs(2);
@@ -19,7 +20,11 @@ pub(super) const HITS_END: Duration = Duration::from_millis(2020);
 /// Alone in its cache line: every hit reads it.
 #[derive(Default)]
 #[repr(align(64))]
-pub(super) struct HitLease(AtomicU64);
+pub(super) struct HitLease {
+    /// By [`boot_time`], in nanoseconds; 0 for none.
+    end: AtomicU64,
+    extended: Notify,
+}
 
 /// The end of a lease that lasts until it is ended.
 const NO_END: u64 = u64::MAX;
@@ -27,26 +32,39 @@ const NO_END: u64 = u64::MAX;
 impl HitLease {
     /// Whether the store cannot have had another owner until now. Asked between the lookup and the answer.
     pub(super) fn is_valid(&self) -> bool {
-        match self.0.load(Acquire) {
+        match self.end.load(Acquire) {
             0 => false,
             NO_END => true,
             end => boot_time() < Duration::from_nanos(end),
         }
     }
 
+    /// Waits until the store cannot have had another owner until now.
+    pub(super) async fn until_valid(&self) {
+        loop {
+            // Before the look, so that an extension after it is not missed.
+            let extended = self.extended.notified();
+            if self.is_valid() {
+                return;
+            }
+            extended.await;
+        }
+    }
+
     /// The store confirmed the lease, and was asked to at `asked`.
     pub(super) fn extend(&self, asked: Duration) {
-        self.0.store((asked + HITS_LAST).as_nanos() as u64, Release);
+        self.end.store((asked + HITS_LAST).as_nanos() as u64, Release);
+        self.extended.notify_waiters();
     }
 
     /// Nobody can take the store over unnoticed.
     pub(super) fn extend_without_end(&self) {
-        self.0.store(NO_END, Release);
+        self.end.store(NO_END, Release);
     }
 
     /// No hits are answered from now on.
     pub(super) fn end(&self) {
-        self.0.store(0, Release);
+        self.end.store(0, Release);
     }
 }
 

@@ -9,6 +9,7 @@
 mod apart;
 mod batch;
 mod clear;
+mod confirmed;
 mod events;
 mod expiry;
 mod hand_over;
@@ -27,8 +28,8 @@ pub use replies::{Receiver, Sender, channel};
 pub use status::{LastError, Status};
 
 use super::{
-    Capabilities, Error, EventSupport, Flush, Idempotency, Kind, Listed, Listing, Part, Position, Role,
-    Store, Workers, Writers,
+    Capabilities, Error, Flush, Idempotency, Kind, Listed, Listing, Part, Position, Role, Store, Workers,
+    Writers,
 };
 use events::Events;
 use hand_over::Leaving;
@@ -354,7 +355,7 @@ impl Batcher {
         if let Some(error) = self.shared.store.refuses(&request.key, row) {
             return request.reply.give(Err(error));
         }
-        if request.idempotency.is_some() && self.event_support() != EventSupport::Kept {
+        if request.idempotency.is_some() && !self.has_events() {
             let what = "this store does not keep Idempotency-Keys; send the request without one";
             return request.reply.give(Err(Error::new(Kind::Unfit, what)));
         }
@@ -414,10 +415,9 @@ impl Batcher {
         self.shared.events.status()
     }
 
-    /// Which events there are.
-    pub fn event_support(&self) -> EventSupport {
-        // Without batches writes have no order.
-        if self.batching() == Batching::Off { EventSupport::None } else { self.capabilities().events }
+    /// Whether every write is told as an event. Without batches writes have no order.
+    pub fn has_events(&self) -> bool {
+        self.batching() == Batching::On && self.capabilities().has_events
     }
 
     /// What the store can do.

@@ -6,7 +6,7 @@
 
 use super::hit_lease::{HITS_END, boot_time};
 use super::{Leaving, Observer, Shared, Status, start_thread};
-use crate::{Error, EventBlock, EventSupport, Kind, Lease, Part, Role};
+use crate::{Error, EventBlock, Kind, Lease, Part, Role};
 use kv::Version;
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
@@ -232,7 +232,7 @@ impl Owner {
         let Shared { store, events, .. } = &*self.shared;
         let first = Version::first_of(lease.epoch).0;
         let mut blocks: Vec<EventBlock> = Vec::new();
-        if store.capabilities().events == EventSupport::Kept {
+        if store.capabilities().has_events {
             let mut session = store.connect(lease.epoch).await?;
             loop {
                 let more = session.events(blocks.last().map_or(0, |block| block.id)).await?;
@@ -280,7 +280,8 @@ impl Owner {
     /// A server that owned the store before may have been paused, and answer hits until its lease of them ends.
     async fn wait_for_hits_to_end(&self, lease: &Lease, acquired: Instant) {
         let is_own = self.last_epoch.is_some_and(|last| last + 1 == lease.epoch);
-        if lease.was_released || is_own {
+        let is_over = lease.was_released && !self.shared.store.sessions_may_outlive_lease();
+        if is_over || is_own {
             return;
         }
         log::info!(
@@ -324,12 +325,16 @@ async fn confirm_once(owner: LeaseOwner<'_>, shared: &Shared, extends: bool) -> 
 /// when it is lost.
 async fn confirm(mut owner: LeaseOwner<'_>, shared: &Shared) -> String {
     let mut leaving = shared.leaving.subscribe();
+    // While it serves on it needs the lease for all answers. The next owner waits for their end in any case.
+    let serves_on = shared.store.sessions_may_outlive_lease();
     loop {
         tokio::select! {
             () = tokio::time::sleep(CONFIRM_PAUSE) => {}
             // The value must not stay borrowed: it is replaced below.
             () = async { drop(leaving.wait_for(|leaving| *leaving == Leaving::Asked).await) } => {
-                shared.hit_lease.end();
+                if !serves_on {
+                    shared.hit_lease.end();
+                }
                 if let Some(owner) = &mut owner
                     && let Err(error) = owner.release().await
                 {
@@ -338,7 +343,7 @@ async fn confirm(mut owner: LeaseOwner<'_>, shared: &Shared) -> String {
                 shared.leaving.send_replace(Leaving::Announced);
             }
         }
-        let extends = *leaving.borrow() == Leaving::No;
+        let extends = serves_on || *leaving.borrow() == Leaving::No;
         if let Err(error) = confirm_once(owner.as_deref_mut(), shared, extends).await {
             return error.to_string();
         }

@@ -2,7 +2,7 @@
 
 use super::hand_over::KNOWN_FOR;
 use super::queue::{Consumer, Queued, Queues, Waiting};
-use super::{Batching, Shared, Status, WorkerMeters, overloaded, start_thread};
+use super::{Batching, Shared, Status, WorkerMeters, confirmed, overloaded, start_thread};
 use crate::{Answer, Error, Kind, Session};
 use kv::faults::{self, Fault};
 use std::collections::VecDeque;
@@ -227,7 +227,7 @@ impl<R: Request> StoreWorker<R> {
         epoch: u64,
         status: &mut tokio::sync::watch::Receiver<Status>,
     ) -> Result<Break, Error> {
-        let mut session = self.shared.store.connect(epoch).await?;
+        let mut session = confirmed::connect(&self.shared, epoch).await?;
         loop {
             // Also while requests never cease to wait: the next lease waits for this session.
             if *status.borrow_and_update() != Status::Up(epoch) {

@@ -172,11 +172,7 @@ impl MysqlSession {
         writes: &[Write],
         events: Option<&EventBlock>,
     ) -> Result<Vec<Found>, Failure> {
-        self.begin().await?;
-        if let Some(EventBlock { id, at, body }) = events {
-            let values = vec![Value::UInt(*id), Value::UInt(at.0), Value::Bytes(body.to_vec())];
-            self.count(ADD_EVENTS.to_owned(), Params::Positional(values)).await?;
-        }
+        self.begin_with(events).await?;
         if let [write] = writes {
             // The count of one row says what a look would: 1 inserted, 2 replaced, 0 left as it is. A write of the same version
             // has another end than the row.
@@ -222,6 +218,16 @@ impl MysqlSession {
         let epoch =
             in_time(begun).await?.into_iter().collect::<Result<Vec<_>, _>>().map_err(of_another_type)?;
         if epoch == [self.epoch as i64] { Ok(()) } else { Err(overtaken(&self.shown).into()) }
+    }
+
+    /// Begins one that keeps the events.
+    pub(super) async fn begin_with(&mut self, events: Option<&EventBlock>) -> Result<(), Failure> {
+        self.begin().await?;
+        if let Some(EventBlock { id, at, body }) = events {
+            let values = vec![Value::UInt(*id), Value::UInt(at.0), Value::Bytes(body.to_vec())];
+            self.count(ADD_EVENTS.to_owned(), Params::Positional(values)).await?;
+        }
+        Ok(())
     }
 
     /// The versions that are there.

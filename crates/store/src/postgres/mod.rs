@@ -394,6 +394,11 @@ impl Store for Postgres {
         Box::pin(self.setup("start a session", self.session(epoch)))
     }
 
+    fn sessions_may_outlive_lease(&self) -> bool {
+        // Two servers may take themselves for the leader, and each grants a lease.
+        self.needs_standby()
+    }
+
     fn workers(&self) -> Workers {
         // Two batches in flight keep a backend busy while the other waits for its flush; see docs/decisions/0004.
         Workers { read: 2, write: 2 }

@@ -38,7 +38,7 @@ const PUT: &str = "
         WHERE old.version <= excluded.version
     RETURNING key, xmax <> 0 AS present";
 // In the same statement as the writes, so that there is one transaction and one round trip. The number is that of its parameters.
-const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body)";
+pub(super) const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body)";
 const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > $1 ORDER BY id LIMIT 1024";
 const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= $1";
 const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
@@ -247,19 +247,16 @@ impl Session for PostgresSession {
 
     fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
         Box::pin(async move {
-            let blocks = async {
-                let found = self.client.query(EVENTS, &[&(behind as i64)]).await?;
-                found.iter().map(block_of).collect::<Result<_, tokio_postgres::Error>>()
-            };
-            blocks.await.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
+            let blocks = events(&self.client, behind).await;
+            blocks.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
         })
     }
 
     fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
         Box::pin(async move {
-            let trimmed = self.client.execute(TRIM_EVENTS, &[&(until as i64)]).await;
+            let trimmed = trim_events(&self.client, until).await;
             // Done twice it does no harm, and done later neither.
-            trimmed.map(drop).map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
+            trimmed.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
         })
     }
 
@@ -286,6 +283,17 @@ impl Session for PostgresSession {
 fn put_and_delete() -> String {
     let delete = DELETE.replace("$1", "$7");
     format!("WITH gone AS ({delete}), came AS ({PUT}) TABLE gone UNION ALL TABLE came")
+}
+
+/// See [`Session::events`].
+pub(super) async fn events(client: &Client, behind: u64) -> Result<Vec<EventBlock>, tokio_postgres::Error> {
+    let found = client.query(EVENTS, &[&(behind as i64)]).await?;
+    found.iter().map(block_of).collect()
+}
+
+/// See [`Session::trim_events`].
+pub(super) async fn trim_events(client: &Client, until: u64) -> Result<(), tokio_postgres::Error> {
+    client.execute(TRIM_EVENTS, &[&(until as i64)]).await.map(drop)
 }
 
 fn block_of(row: &tokio_postgres::Row) -> Result<EventBlock, tokio_postgres::Error> {

@@ -142,6 +142,30 @@ fn a_replaced_leader_that_runs_on_is_left() {
     cluster.stop_patroni(old, false);
 }
 
+/// As above, and another server owns the store of the new leader.
+#[test]
+fn a_replaced_leader_that_runs_on_answers_no_old_read() {
+    if !is_long() {
+        return;
+    }
+    let cluster = cluster(true);
+    let old = leader(&cluster);
+    let first = Server::start(&cluster.url_of("postgres"), &[]);
+    assert_eq!(first.client().put("/kv/a", b"old").status, 201);
+    cluster.stop_patroni(old, true);
+    until("another node leads", || cluster.leader().is_some_and(|node| node != old));
+    let second = Server::start(&cluster.url_of("postgres"), &["--standby"]);
+    until("the second one owns the store", || second.client().put("/kv/a", b"new").status == 204);
+    let is_primary = cluster.query(old, "postgres", "SELECT NOT pg_is_in_recovery()").unwrap();
+    assert_eq!(is_primary, [["t"]], "the old one still takes itself for the leader");
+    let mut client = first.client();
+    until("the first one has left the old leader", || {
+        assert_ne!(client.get("/kv/a").text(), "old");
+        client.get("/readyz").status != 200
+    });
+    cluster.stop_patroni(old, false);
+}
+
 /// The tests above can fail.
 #[test]
 fn without_a_synchronous_standby_a_failover_is_seen_to_lose_writes() {

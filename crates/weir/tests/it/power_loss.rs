@@ -103,22 +103,32 @@ struct Operation {
     answer: (u16, usize),
 }
 
+/// What all clients did so far.
+#[derive(Default)]
+struct Done {
+    histories: HashMap<String, History>,
+    /// How many answers each port had: the system may give one again to a later client.
+    answers: HashMap<u16, usize>,
+}
+
 /// Lets clients write keys of their own until each has done `operations`, and adds what they did.
-fn write(server: &Server, operations: usize, sizes: &[usize], histories: &mut HashMap<String, History>) {
+fn write(server: &Server, operations: usize, sizes: &[usize], done: &mut Done) {
     const CLIENTS: usize = 6;
     const KEYS: usize = 5;
-    let done = thread::scope(|scope| {
+    let before = &done.answers;
+    let more = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 scope.spawn(move || {
                     let mut client = server.client();
                     let port = client.port();
+                    let first = before.get(&port).copied().unwrap_or_default();
                     let mut done = Vec::new();
                     for step in 0..operations {
                         let key = format!("{number}-{}", step % KEYS);
                         let size = sizes[(step * 7 + number) % sizes.len()];
                         // Content that tells the writes apart at any of its sectors.
-                        let stamp = format!("{port} {step} ").into_bytes();
+                        let stamp = format!("{port} {} ", first + step).into_bytes();
                         let value = (step % 9 != 8)
                             .then(|| stamp.iter().copied().cycle().take(size.max(12)).collect::<Vec<u8>>());
                         let path = format!("/kv/{key}");
@@ -128,7 +138,7 @@ fn write(server: &Server, operations: usize, sizes: &[usize], histories: &mut Ha
                         };
                         let answer = answer.unwrap();
                         assert!(matches!(answer.status, 201 | 204), "{}", answer.text());
-                        done.push((key, Operation { value, answer: (port, step) }));
+                        done.push((key, Operation { value, answer: (port, first + step) }));
                     }
                     done
                 })
@@ -136,16 +146,19 @@ fn write(server: &Server, operations: usize, sizes: &[usize], histories: &mut Ha
             .collect();
         clients.into_iter().flat_map(|client| client.join().unwrap()).collect::<Vec<_>>()
     });
-    for (key, operation) in done {
-        histories.entry(key).or_default().push(operation);
+    for (key, operation) in more {
+        *done.answers.entry(operation.answer.0).or_default() += 1;
+        done.histories.entry(key).or_default().push(operation);
     }
 }
 
-fn clear(server: &Server, histories: &mut HashMap<String, History>) {
+fn clear(server: &Server, done: &mut Done) {
     let mut client = server.client();
-    let answer = (client.port(), 0);
+    let answers = done.answers.entry(client.port()).or_default();
+    let answer = (client.port(), *answers);
+    *answers += 1;
     assert_eq!(client.ask("DELETE", "/kv", &[], b"").unwrap().status, 204);
-    histories.values_mut().for_each(|history| history.push(Operation { value: None, answer }));
+    done.histories.values_mut().for_each(|history| history.push(Operation { value: None, answer }));
 }
 
 /// A run of a server, through restarts and a clear, with values of these sizes.
@@ -166,21 +179,21 @@ fn run(operations: usize, sizes: &[usize], segment: &str) -> Run {
         ("WEIR_DISK_DIR", store.display().to_string()),
         ("WEIR_DISK_RECORD", record.display().to_string()),
     ];
-    let mut histories = HashMap::new();
+    let mut done = Done::default();
     let start = || Server::start_in(&url, &["--lab"], &environment).unwrap();
     for phase in 0..3 {
         let server = start();
-        write(&server, operations / 3, sizes, &mut histories);
+        write(&server, operations / 3, sizes, &mut done);
         if phase == 1 {
-            clear(&server, &mut histories);
-            write(&server, operations / 6, sizes, &mut histories);
+            clear(&server, &mut done);
+            write(&server, operations / 6, sizes, &mut done);
         }
         server.kill();
     }
     drop(start());
     let calls = calls(&record);
     assert!(calls.iter().any(|call| matches!(call, Call::Answer { .. })));
-    Run { calls, histories, directory: fs::metadata(&store).unwrap().ino() }
+    Run { calls, histories: done.histories, directory: fs::metadata(&store).unwrap().ino() }
 }
 
 /// A disk: what was flushed, and what was done since.
