@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use store::{Event, EventKind, EventSupport, Next, Position, Watch, Watched};
+use store::{Event, EventKind, Next, Position, Watch, Watched};
 use tokio::sync::Notify;
 
 /// A client that hears nothing for longer may take the connection for dead; so may a proxy.
@@ -38,7 +38,7 @@ struct Watches {
 
 impl Watches {
     fn new(tiers: &Tiers, WatchQuery { prefix, since }: WatchQuery) -> Result<Watches, Failure> {
-        if tiers.shards.iter().any(|tier| tier.store().event_support() == EventSupport::None) {
+        if tiers.shards.iter().any(|tier| !tier.store().has_events()) {
             let what = "this server does not see all writes of its store, so it cannot tell of them; it does where it \
                         writes the store alone, with batches";
             return Err(Failure::new(501, "not_implemented", what));
@@ -183,7 +183,7 @@ impl<S: Stream> Connection<S> {
         // Before the look: what changes after it is told.
         let store = tiers.tier_of(key).store();
         let mut watch = store.watch(Watched::Key(key.as_bytes().into()), None, &news);
-        let can_wait = store.event_support() != EventSupport::None;
+        let can_wait = store.has_events();
         loop {
             let read = tiers.get(key).await;
             let row = read.as_ref().map(|read| read.row.as_ref());

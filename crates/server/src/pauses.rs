@@ -117,7 +117,8 @@ mod tests {
         runtime.block_on(async {
             let (pauses, ended) = (Rc::new(Pauses::default()), Rc::new(RefCell::new(Vec::new())));
             let mut tasks = Vec::new();
-            for micros in [3000, 200, 0, 1500, 700] {
+            // Not zero, which waits for no timer.
+            for micros in [60_000, 20_000, 5000, 40_000, 30_000] {
                 let (pauses, ended) = (Rc::clone(&pauses), Rc::clone(&ended));
                 tasks.push(tokio::task::spawn_local(async move {
                     let (time, began) = (Duration::from_micros(micros), Instant::now());

@@ -19,7 +19,6 @@ mod password;
 mod postgres;
 mod sql;
 mod store_url;
-mod tls;
 mod user_table;
 
 pub use batcher::{
@@ -37,7 +36,6 @@ pub use flush::Flush;
 pub use part::{Part, Role, SHARDS_MAX, shard_of};
 pub use postgres::replica;
 pub use sql::one_line;
-pub use tls::{certificate_end, https, https_failure};
 
 use embedded::Embedded;
 use kv::{Key, Row, Timestamp, Write};
@@ -63,6 +61,12 @@ pub trait Store: Send + Sync {
 
     /// Opens a session under the lease that began `epoch`; refuses ([`Kind::Unavailable`]) if a later one exists.
     fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>>;
+
+    /// Whether a session may answer although another server owns the store by now, and this one cannot know. Then an answer
+    /// counts only once the lease was confirmed.
+    fn sessions_may_outlive_lease(&self) -> bool {
+        false
+    }
 
     /// How many sessions serve it best.
     fn workers(&self) -> Workers;
@@ -109,8 +113,8 @@ fn only_several_hosts(shown: &str) -> Error {
 pub struct Capabilities {
     /// Who writes its rows.
     pub writers: Writers,
-    /// Which events of its rows there are.
-    pub events: EventSupport,
+    /// Whether every write of its rows is told as an event, which it can keep.
+    pub has_events: bool,
     /// Why it cannot list rows in the order of their keys, if that is so.
     pub no_lists: Option<&'static str>,
     /// Why it cannot write several keys in one commit, if that is so.
@@ -125,7 +129,7 @@ impl Capabilities {
     /// What most stores can do: everything.
     pub const OWNED: Capabilities = Capabilities {
         writers: Writers::Owner,
-        events: EventSupport::Kept,
+        has_events: true,
         no_lists: None,
         no_atomic_batches: None,
         no_clear: None,
@@ -143,17 +147,6 @@ pub enum Writers {
     /// Any number of servers, none of which owns it. Every write stands alone, with an outcome of its own, and a version made of
     /// the time: the store refuses one that is not greater than the row's, also of a row that was removed.
     Servers,
-}
-
-/// Which events of a store's rows there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventSupport {
-    /// All, and the store can keep them.
-    Kept,
-    /// All, but the store cannot keep them.
-    Live,
-    /// Others write the rows, and nobody says so.
-    None,
 }
 
 /// A store held for this server alone, until dropped.

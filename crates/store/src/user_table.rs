@@ -9,7 +9,7 @@
 
 use crate::sql::{Failure, Meaning, Setup};
 use crate::store_url::StoreUrl;
-use crate::{Capabilities, Error, EventSupport, Kind, Writers};
+use crate::{Capabilities, Error, Kind, Writers};
 use kv::{Key, Row};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -21,12 +21,11 @@ pub(super) const VERSIONS: &str = "weir_versions";
 
 /// What a store can do with its own tables, or with one of others (`is_user_table`).
 pub(super) fn capabilities(is_user_table: bool, others_write: bool) -> Capabilities {
-    let (writers, events) = match (is_user_table, others_write) {
-        (false, _) => (Writers::Owner, EventSupport::Kept),
-        (true, false) => (Writers::Owner, EventSupport::Live),
-        (true, true) => (Writers::OwnerAndPrograms, EventSupport::None),
-    };
-    Capabilities { writers, events, ..Capabilities::OWNED }
+    match is_user_table && others_write {
+        // Nobody says what the others write.
+        true => Capabilities { writers: Writers::OwnerAndPrograms, has_events: false, ..Capabilities::OWNED },
+        false => Capabilities::OWNED,
+    }
 }
 
 /// What the URL says of it.

@@ -78,13 +78,17 @@ impl UserTableSession {
         Ok(found.into_iter().filter_map(listed).collect())
     }
 
-    async fn write_now(&mut self, writes: &[Write]) -> Result<Vec<Found>, Error> {
-        if writes.is_empty() {
+    async fn write_now(
+        &mut self,
+        writes: &[Write],
+        events: Option<&EventBlock>,
+    ) -> Result<Vec<Found>, Error> {
+        if writes.is_empty() && events.is_none() {
             return Ok(Vec::new());
         }
         self.base.check_fit(writes)?;
         let keys = writes.iter().map(|write| write.key.clone()).collect();
-        let done = match self.transact(writes).await {
+        let done = match self.transact(writes, events).await {
             Ok(found) => self.base.commit(Some(keys)).await.map(|()| found),
             Err(Failure::Database(Meaning::Unfit, why)) => {
                 Err(refused_by(&self.table.shown, &why).of(&self.base.shown, Step::Write))
@@ -95,8 +99,12 @@ impl UserTableSession {
     }
 
     /// Everything but the commit.
-    async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Found>, Failure> {
-        self.base.begin().await?;
+    async fn transact(
+        &mut self,
+        writes: &[Write],
+        events: Option<&EventBlock>,
+    ) -> Result<Vec<Found>, Failure> {
+        self.base.begin_with(events).await?;
         let mut keys: Vec<&Key> = self.seen.keys().chain(writes.iter().map(|write| &write.key)).collect();
         // Always in the same order.
         keys.sort_unstable();
@@ -201,22 +209,21 @@ impl Session for UserTableSession {
     fn write_with<'a>(
         &'a mut self,
         writes: &'a [Write],
-        _events: Option<&'a EventBlock>,
+        events: Option<&'a EventBlock>,
     ) -> Answer<'a, Vec<Found>> {
-        Box::pin(async {
-            let found = self.write_now(writes).await;
+        Box::pin(async move {
+            let found = self.write_now(writes, events).await;
             self.seen.end();
             found
         })
     }
 
-    fn events(&mut self, _behind: u64) -> Answer<'_, Vec<EventBlock>> {
-        // None are kept: see `event_support`.
-        Box::pin(async { Ok(Vec::new()) })
+    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
+        self.base.events(behind)
     }
 
-    fn trim_events(&mut self, _until: u64) -> Answer<'_, ()> {
-        Box::pin(async { Ok(()) })
+    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
+        self.base.trim_events(until)
     }
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
@@ -228,7 +235,8 @@ impl Session for UserTableSession {
 
     fn clear(&mut self) -> Answer<'_, ()> {
         Box::pin(async {
-            let both = format!("DELETE FROM {VERSIONS}; DELETE FROM {}", self.table.table);
+            let both =
+                format!("DELETE FROM {VERSIONS}; DELETE FROM weir_events; DELETE FROM {}", self.table.table);
             self.base.clear_by(&both).await
         })
     }

@@ -1,6 +1,6 @@
 //! A session with PostgreSQL over a table that others made.
 
-use super::session::{by_key, row_of};
+use super::session::{ADD_EVENTS, by_key, events, row_of, trim_events};
 use super::user_table::{Statements, UserTable};
 use crate::sql::{Failure, Meaning, Setup, Step};
 use crate::user_table::{self, Seen, VERSIONS, no_order, refused_by};
@@ -107,20 +107,25 @@ impl UserTableSession {
         Ok(Some(found.keys().map(|key| key.to_vec()).collect()))
     }
 
-    async fn write_now(&mut self, writes: &[Write]) -> Result<Vec<Found>, Error> {
-        if writes.is_empty() {
-            return Ok(Vec::new());
+    async fn write_now(
+        &mut self,
+        writes: &[Write],
+        events: Option<&EventBlock>,
+    ) -> Result<Vec<Found>, Error> {
+        let failed = |error: tokio_postgres::Error| Failure::from(error).of(&self.store, Step::Write);
+        if self.seen.is_empty() && events.is_none() {
+            return self.apply(writes, Step::Commit).await;
         }
-        let is_decided = !self.seen.is_empty();
-        if is_decided {
-            let begun = self.client.batch_execute("BEGIN").await;
-            begun.map_err(|error| Failure::from(error).of(&self.store, Step::Write))?;
-        }
-        let found = self.apply(writes).await;
-        if !is_decided {
-            return found;
-        }
-        match found {
+        self.client.batch_execute("BEGIN").await.map_err(failed)?;
+        let written = async {
+            if let Some(EventBlock { id, at, body }) = events {
+                let add = format!("{ADD_EVENTS} VALUES ($1, $2, $3)");
+                let block: [&(dyn ToSql + Sync); 3] = [&(*id as i64), &(at.0 as i64), &&**body];
+                self.client.execute(&add, &block).await.map_err(failed)?;
+            }
+            self.apply(writes, Step::Write).await
+        };
+        match written.await {
             Ok(found) => {
                 let done = self.client.batch_execute("COMMIT").await;
                 done.map_err(|error| Failure::from(error).and_ended().of(&self.store, Step::Commit))?;
@@ -135,9 +140,11 @@ impl UserTableSession {
         }
     }
 
-    /// The statement that writes; where something decided the writes, that comes first and a commit has to follow.
-    async fn apply(&self, writes: &[Write]) -> Result<Vec<Found>, Error> {
-        let step = if self.seen.is_empty() { Step::Commit } else { Step::Write };
+    /// The statement that writes; what decided the writes comes first. With [`Step::Write`] a commit has to follow.
+    async fn apply(&self, writes: &[Write], step: Step<'_>) -> Result<Vec<Found>, Error> {
+        if writes.is_empty() {
+            return Ok(Vec::new());
+        }
         let failed = |error: tokio_postgres::Error| self.failure(error, step);
         let changed_since = || user_table::changed_since().of(&self.store, Step::Write);
         let mut locked = HashSet::new();
@@ -211,22 +218,27 @@ impl Session for UserTableSession {
     fn write_with<'a>(
         &'a mut self,
         writes: &'a [Write],
-        _events: Option<&'a EventBlock>,
+        events: Option<&'a EventBlock>,
     ) -> Answer<'a, Vec<Found>> {
-        Box::pin(async {
-            let found = self.write_now(writes).await;
+        Box::pin(async move {
+            let found = self.write_now(writes, events).await;
             self.seen.end();
             found
         })
     }
 
-    fn events(&mut self, _behind: u64) -> Answer<'_, Vec<EventBlock>> {
-        // None are kept: see `event_support`.
-        Box::pin(async { Ok(Vec::new()) })
+    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
+        Box::pin(async move {
+            let blocks = events(&self.client, behind).await;
+            blocks.map_err(|error| Failure::from(error).of(&self.store, Step::Read))
+        })
     }
 
-    fn trim_events(&mut self, _until: u64) -> Answer<'_, ()> {
-        Box::pin(async { Ok(()) })
+    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let trimmed = trim_events(&self.client, until).await;
+            trimmed.map_err(|error| Failure::from(error).of(&self.store, Step::Read))
+        })
     }
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
@@ -236,7 +248,7 @@ impl Session for UserTableSession {
     fn clear(&mut self) -> Answer<'_, ()> {
         Box::pin(async {
             let both = format!(
-                "SET enable_seqscan = on; WITH gone AS (DELETE FROM {VERSIONS}) DELETE FROM {}",
+                "SET enable_seqscan = on; DELETE FROM {VERSIONS}; DELETE FROM weir_events; DELETE FROM {}",
                 self.table.table
             );
             let cleared = self.client.batch_execute(&both).await;

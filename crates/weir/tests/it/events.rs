@@ -1,6 +1,7 @@
 //! Events of keys: `/watch`, waiting for a key, and requests that are sent again.
 
 use crate::support::{Answer, Client, Server, is_long, mariadb, postgres, until};
+use lab_run::harness::DatabaseServer;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -227,7 +228,15 @@ fn a_request_that_is_sent_again_takes_effect_once() {
     let (postgres, mariadb) = (postgres(), mariadb());
     let directory = tempfile::tempdir().unwrap();
     let embedded = format!("file:{}/store", directory.path().display());
-    for store in ["memory:", &embedded, &postgres.url(), &mariadb.url()] {
+    // A table that was there, in a database of its own.
+    let with_table = |database: &DatabaseServer, columns: &str| {
+        database.ask("CREATE DATABASE shop").unwrap();
+        database.query("shop", &format!("CREATE TABLE things ({columns})")).unwrap();
+        format!("{}?table=things&key=name&value=body", database.url_of("shop"))
+    };
+    let table = with_table(&postgres, "name text PRIMARY KEY, body text");
+    let mariadb_table = with_table(&mariadb, "name VARCHAR(9) COLLATE utf8mb4_bin PRIMARY KEY, body TEXT");
+    for store in ["memory:", &embedded, &postgres.url(), &mariadb.url(), &table, &mariadb_table] {
         let server = Server::start(store, &[]);
         let mut client = server.client();
         let fields = [("Idempotency-Key", "order-1"), ("If-None-Match", "*")];

@@ -12,10 +12,10 @@ use store::{self, Kind, Part};
 use tempfile::TempDir;
 
 /// Certificates in a directory that database servers can read: of two authorities, a server called `localhost`, and clients.
-struct Certificates(TempDir);
+pub(crate) struct Certificates(TempDir);
 
 impl Certificates {
-    fn new() -> Certificates {
+    pub(crate) fn new() -> Certificates {
         let dir = tempfile::Builder::new().prefix("weir-tls-").tempdir_in("/var/tmp").unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let certificates = Certificates(dir);
@@ -28,7 +28,9 @@ impl Certificates {
             authority
         };
         let (ours, other) = (authority("ca"), authority("other-ca"));
-        for (name, issuer) in [("localhost", &ours), ("weir", &ours), ("stranger", &other)] {
+        for (name, issuer) in
+            [("localhost", &ours), ("127.0.0.1", &ours), ("weir", &ours), ("stranger", &other)]
+        {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
             params.distinguished_name.push(DnType::CommonName, name);
@@ -39,11 +41,11 @@ impl Certificates {
         certificates
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn shown(&self, name: &str) -> String {
+    pub(crate) fn shown(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 

@@ -43,6 +43,7 @@ fn keeps_the_contract(database: &DatabaseServer, columns: &str) {
     let url = url_of(database, "things");
     block_on(contract::all(store::open(&url).unwrap().as_ref()));
     block_on(contract::survives_reopening(|| store::open(&url).unwrap()));
+    block_on(contract::keeps_events(|| store::open(&url).unwrap()));
 }
 
 #[test]

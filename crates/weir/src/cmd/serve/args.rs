@@ -51,13 +51,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_TLS_CLIENT_CA")]
     pub(super) tls_client_ca: Option<PathBuf>,
 
-    /// Require a bearer token for requests, except for /healthz and /readyz. The file says what each token allows; `weir token` makes
-    /// one. It is read again when it changes, and on SIGHUP
+    /// Require a bearer token for requests, except for /healthz, /readyz, /openapi.json and the page /dashboard. The file says what
+    /// each token allows; `weir token` makes one. It is read again when it changes, and on SIGHUP
     #[arg(long, value_name = "FILE", env = "WEIR_TOKENS")]
     pub(super) tokens: Option<PathBuf>,
 
-    /// Serve /metrics, /stats, /readyz, /healthz and /dashboard here, and at the other addresses only /readyz and /healthz. On a loopback
-    /// address or a Unix socket they need no token and no TLS. Repeatable; in WEIR_OPS_LISTEN and in the file, write a list
+    /// Serve /metrics, /stats, /readyz, /healthz and /dashboard here, and at the other addresses only /readyz, /healthz and
+    /// /openapi.json. On a loopback address or a Unix socket they need no token and no TLS. Repeatable; in WEIR_OPS_LISTEN and in the file, write a list
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
@@ -171,7 +171,13 @@ pub(crate) struct Args {
     pub(super) event_log: Option<Duration>,
 
     /// Maximum size of these events; as much is held in memory
-    #[arg(long, value_name = "SIZE", env = "WEIR_EVENT_LOG_BYTES", default_value = "64MiB")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        env = "WEIR_EVENT_LOG_BYTES",
+        default_value = "64MiB",
+        requires = "event_log"
+    )]
     pub(super) event_log_bytes: Size,
 
     /// How long a kept-alive connection may be idle

@@ -25,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use store::{self, Batching, Capabilities, EventSupport, Kind, Writers, replica};
+use store::{self, Batching, Capabilities, Kind, Writers, replica};
 
 /// Without batches, requests in flight are bounded by sessions: as many as servers without batches have connections.
 const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 };
@@ -139,8 +139,8 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
         if args.allow_asynchronous_failover {
             store.allow_asynchronous_failover()?;
         }
-        let Capabilities { writers, events, .. } = store.capabilities();
-        if args.event_log.is_some() && events != EventSupport::Kept {
+        let Capabilities { writers, has_events, .. } = store.capabilities();
+        if args.event_log.is_some() && !has_events {
             let what = format!("--event-log does not go with the store {}", store::redacted(url));
             let why = "it cannot keep events; leave the flag out";
             return Err(store::Error::new(Kind::Config, format!("{what}: {why}")));
