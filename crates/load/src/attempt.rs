@@ -29,6 +29,8 @@ pub(super) struct Attempt {
     pub(super) since: Instant,
     /// When it was sent; the same in a closed loop.
     pub(super) sent: Instant,
+    /// When the first of its answer came, where that did not come as a whole.
+    pub(super) first_byte: Option<Instant>,
     /// When it was over.
     pub(super) until: Instant,
     pub(super) connection: Connection,

@@ -4,8 +4,9 @@
 //! of a connection. The reactor calls it to send and when its socket is ready; it returns whether the request is over and how.
 
 use super::Connect;
-use super::answer::{Answer, Fault, Outcome};
+use super::answer::{Answer, Outcome};
 use super::attempt::Connection;
+use super::fault::Fault;
 use super::request::Request;
 use super::stream::{Endpoint, Stream};
 use mio::{Registry, Token};
@@ -18,7 +19,7 @@ const BACKOFF_MIN: Duration = Duration::from_millis(10);
 /// The longest rest.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// How much of an answer that is not good is kept, in bytes.
-const RECEIVED_BYTES_MAX: usize = 1 << 10;
+pub(super) const RECEIVED_BYTES_MAX: usize = 1 << 10;
 /// What is read at once, in bytes. Most answers fit, so that one read brings all of them.
 const READ_BYTES: usize = 64 << 10;
 
@@ -29,6 +30,8 @@ pub(super) struct ClientOptions {
     pub(super) endpoints: Arc<[Endpoint]>,
     pub(super) timeout: Duration,
     pub(super) connect: Connect,
+    /// Of HTTP/2: how many clients share a connection.
+    pub(super) streams: Option<u32>,
     pub(super) absent_is_success: bool,
     /// Reactors that start at once and share what may start together.
     pub(super) threads: u32,
@@ -101,6 +104,8 @@ pub(super) struct Client {
     pub(super) answer: Answer,
     /// The beginning of what arrived, where that was not all of a good answer.
     pub(super) received: Vec<u8>,
+    /// When the first of an answer came that did not come as a whole.
+    pub(super) first_byte: Option<Instant>,
     rest: Duration,
 }
 
@@ -123,6 +128,7 @@ impl Client {
             unexpected_data: false,
             answer: Answer::default(),
             received: Vec::new(),
+            first_byte: None,
             rest: BACKOFF_MIN,
         }
     }
@@ -140,6 +146,7 @@ impl Client {
         self.sent = 0;
         self.answer.reset();
         self.received.clear();
+        self.first_byte = None;
         self.connection = Connection::Kept;
         if self.unexpected_data {
             // Whatever comes next could be the rest of that, so it is not to be taken for this request's answer.
@@ -267,6 +274,7 @@ impl Client {
 
     /// Keeps the beginning of an answer that is not there as a whole, or not good.
     fn keep(&mut self, bytes: &[u8]) {
+        self.first_byte.get_or_insert_with(Instant::now);
         let room = RECEIVED_BYTES_MAX.saturating_sub(self.received.len());
         self.received.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
@@ -279,11 +287,18 @@ impl Client {
         if is_last || self.sent < self.request.bytes.len() {
             self.stream = None;
         }
+        let over = self.complete(shared);
+        if let Step::Over { result: Err(_), .. } = over {
+            let room = RECEIVED_BYTES_MAX.saturating_sub(self.received.len());
+            self.received.extend_from_slice(&shared.scratch[..bytes.min(room)]);
+        }
+        over
+    }
+
+    /// What the complete answer means.
+    pub(super) fn complete(&mut self, shared: &Shared) -> Step {
         self.rest = BACKOFF_MIN;
         let result = self.answer.verdict(&self.request, shared.options.absent_is_success);
-        if result.is_err() {
-            self.keep(&shared.scratch[..bytes]);
-        }
         Step::Over { result, broken: false }
     }
 
@@ -311,7 +326,7 @@ impl Client {
 }
 
 /// Whether an error to connect is this machine's and not the peer's: no file descriptors, no memory, no local port.
-fn is_ours(error: &io::Error) -> bool {
+pub(super) fn is_ours(error: &io::Error) -> bool {
     use rustix::io::Errno;
     const OURS: &[Errno] = &[Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::ADDRNOTAVAIL];
     Errno::from_io_error(error).is_some_and(|errno| OURS.contains(&errno))

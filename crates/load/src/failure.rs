@@ -1,6 +1,6 @@
 //! One request that failed, as it is shown: what was sent, what was expected, and what arrived.
 
-use super::answer::Fault;
+use super::fault::Fault;
 use super::request::Request;
 use kv::proto::FailureExample;
 
@@ -50,9 +50,9 @@ fn expected(fault: Fault, request: &Request) -> String {
         | Fault::Http504
         | Fault::UnexpectedStatus => format!("status {}", form.ok),
         Fault::Refused | Fault::Tls => "a connection".to_owned(),
-        Fault::Reset | Fault::Timeout => "an answer".to_owned(),
+        Fault::Reset | Fault::Timeout | Fault::StreamReset | Fault::GoAway => "an answer".to_owned(),
         Fault::ClosedEarly | Fault::WrongLength | Fault::SlowBody => "a complete answer".to_owned(),
-        Fault::Malformed => "an HTTP/1.1 answer to this request".to_owned(),
+        Fault::Malformed => "an HTTP answer to this request".to_owned(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the fuzzer calls with bytes of its own: answers, dialects, and the lines that a coordinator and its workers exchange.
 
-use super::answer::{Answer, Fault, Outcome};
+use super::answer::{Answer, Outcome};
+use super::fault::Fault;
 use super::keys::RequestSpec;
 use super::measure::Collector;
 use super::mix::Operation;

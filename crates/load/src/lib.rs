@@ -2,7 +2,7 @@
 //!
 //! Knows a URL and a dialect, not our server; prints nothing. A [`Plan`] goes in, a
 //! [`LoadReport`] comes out. Read on in this order: `plan`, `workload` and `keys` (with `mix`, `distribution` and `value_size`)
-//! say what is asked for of keys and values, `http_request` (with `variables`, `values` and `statuses`) of a URL, `dialect`, `request` and `answer` what that is on the wire, `client` and `reactor` move it, `verify`,
+//! say what is asked for of keys and values, `http_request` (with `variables`, `values` and `statuses`) of a URL, `dialect`, `request` and `answer` what that is on the wire, `client` (of HTTP/2 `http2`) and `reactor` move it, `verify`,
 //! `staleness` and `linearizability` look at what was read, `recorder` counts, `measure` holds the window; `workers` divides it all among several processes.
 
 mod plan;
@@ -32,9 +32,11 @@ mod verify;
 mod history;
 pub mod linearizability;
 mod request;
+mod fault;
 mod answer;
 mod attempt;
 mod client;
+mod http2;
 mod timer;
 mod reactor;
 mod seconds;
@@ -51,11 +53,11 @@ pub mod workers;
 #[cfg(feature = "test-support")]
 pub mod fuzz;
 
-pub use answer::Fault;
 pub use conditions::{Conditions, nothing_succeeded, server_is_gone};
 pub use dialect::{DIALECTS, Dialect};
 pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
 pub use early_end::EarlyEnd;
+pub use fault::Fault;
 pub use header::Header;
 pub use http_request::{Body, BodyPattern, RequestFlags};
 pub use keys::key_numbers;
@@ -159,7 +161,7 @@ fn reach(plan: &Plan) -> Result<Arc<[Endpoint]>, Error> {
         let tls = target.tls_host().map(|host| {
             let config = match &config {
                 Some(config) => Arc::clone(config),
-                None => Arc::clone(config.insert(plan.tls.config()?)),
+                None => Arc::clone(config.insert(plan.tls.config(plan.http2)?)),
             };
             Ok::<_, Error>((config, tls::server_name(host)?))
         });
@@ -186,6 +188,12 @@ fn reach_one(
                     while session.is_handshaking() {
                         session.complete_io(&mut tcp)?;
                     }
+                    if plan.http2 && session.alpn_protocol() != Some(tls::HTTP2) {
+                        return Err(io::Error::new(ErrorKind::Unsupported, tls::NO_HTTP2));
+                    }
+                } else if plan.http2 {
+                    tcp.set_read_timeout(Some(plan.timeout))?;
+                    http2::try_out(&mut tcp)?;
                 }
             }
         }
@@ -195,18 +203,19 @@ fn reach_one(
         addresses.into_iter().fold(none, |first, address| first.or_else(|_| connect(address)))
     });
     let address = first.map_err(|error| {
-        let cause = tls::failure(&error);
-        let hint = match (&cause, error.kind()) {
-            (Some((_, hint)), _) => hint,
-            (_, ErrorKind::ConnectionRefused) => "start the server, or correct the port",
-            (_, ErrorKind::NotFound) => "start the server, or correct the path of the socket",
-            (_, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) if tls.is_some() => {
+        if let Some(why) = tls::failure(&error) {
+            return Error::new(format_args!("cannot reach {target}: {why}"));
+        }
+        let hint = match error.kind() {
+            ErrorKind::ConnectionRefused => "start the server, or correct the port",
+            ErrorKind::Unsupported => "leave --http2 out",
+            ErrorKind::NotFound => "start the server, or correct the path of the socket",
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset if tls.is_some() => {
                 "is this the port for https? Try http://"
             }
             _ => "check the host and the port; try it with curl",
         };
-        let cause = cause.map_or_else(|| plain_cause(&error), |(cause, _)| cause);
-        Error::new(format_args!("cannot reach {target}: {cause}")).hint(hint)
+        Error::new(format_args!("cannot reach {target}: {}", plain_cause(&error))).hint(hint)
     })?;
     Ok(Endpoint { address, tls })
 }

@@ -3,11 +3,12 @@
 //! The window's instants are fixed before the first request, so every thread judges by its own clock reading whether
 //! a completion counts, and none waits for another.
 
-use super::answer::{Answer, Fault, Outcome};
+use super::answer::{Answer, Outcome};
 use super::attempt::Attempt;
 use super::client::ClientOptions;
 use super::early_end::EarlyEnd;
 use super::failure;
+use super::fault::Fault;
 use super::keys::{self, KeySpace, OperationStream};
 use super::linearizability::{self, Call, Record, Value};
 use super::reactor::{Driver, Reactor};
@@ -103,6 +104,7 @@ pub(super) fn run_threads<R>(
         endpoints: Arc::clone(endpoints),
         timeout: plan.timeout,
         connect: plan.connect,
+        streams: plan.http2_streams(),
         absent_is_success: plan.absent_is_success(),
         threads,
         added_cpu: plan.added_cpu,
@@ -270,7 +272,7 @@ impl Driver for Measured<'_> {
 
     fn judge(&mut self, request: &Request, answer: &Answer, result: Outcome) -> (Outcome, bool) {
         match &mut self.checker {
-            Some(checker) => checker.judge(request, &answer.kept, answer.version(request), result),
+            Some(checker) => checker.judge(request, &answer.content.kept, answer.version(request), result),
             None => (result, false),
         }
     }
@@ -359,6 +361,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         error_ratio: if attempts == 0 { 0.0 } else { (attempts - successes) as f64 / attempts as f64 },
         latency: tally.latency(),
         service: tally.open.as_ref().map(|open| open.service.summary()),
+        first_byte: Some(tally.first_byte()),
         schedule: plan.pacing.offered_rps(plan.warmup, tally.window).and_then(|rate| tally.schedule(rate)),
         operations: tally.operations(&kinds),
         errors: tally.errors(),

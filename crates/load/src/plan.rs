@@ -86,6 +86,14 @@ pub struct Plan {
     #[arg(long, value_name = "WHEN", default_value = "once", help_heading = "Connections")]
     pub connect: Connect,
 
+    /// Speak HTTP/2: over https as agreed in the TLS handshake (ALPN), over http without asking (prior knowledge)
+    #[arg(long, conflicts_with = "connect", help_heading = "Connections")]
+    pub http2: bool,
+
+    /// Clients that share a connection of HTTP/2, each with a stream of its own [default: 1]
+    #[arg(long, value_name = "N", requires = "http2", value_parser = up_to(100_000), help_heading = "Connections")]
+    pub streams: Option<u32>,
+
     // Checked every tenth of it, and every 100 ms at least.
     /// Maximum time for a request
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_not_zero, help_heading = "Connections")]
@@ -168,6 +176,11 @@ impl Plan {
     /// The operations, keys and values, where they are asked for.
     pub fn workload(&self) -> &'static Workload {
         self.workload.unwrap_or(&WORKLOADS[0])
+    }
+
+    /// Of HTTP/2: how many clients share a connection.
+    pub(super) fn http2_streams(&self) -> Option<u32> {
+        self.http2.then(|| self.streams.unwrap_or(1))
     }
 
     /// How operations look.

@@ -2,9 +2,10 @@
 //!
 //! A store that does not give back what it was given is not worth measuring, so the first bad key ends it.
 
-use super::answer::{Fault, Success};
+use super::answer::Success;
 use super::attempt::Attempt;
 use super::client::ClientOptions;
+use super::fault::Fault;
 use super::mix::Operation;
 use super::reactor::{Driver, Reactor};
 use super::request::{Request, Requests};
@@ -31,6 +32,7 @@ pub(super) fn preload(plan: &Plan, endpoints: &Arc<[Endpoint]>, observer: Observ
         endpoints: Arc::clone(endpoints),
         timeout: plan.timeout,
         connect: Connect::Once,
+        streams: plan.http2_streams(),
         absent_is_success: false,
         threads: 1,
         added_cpu: Duration::ZERO,
@@ -125,7 +127,9 @@ fn describe(plan: &Plan, attempt: &Attempt) -> String {
         Fault::ClosedEarly => format!("{method}: the connection ended inside the answer"),
         Fault::WrongLength => format!("{method}: the answer is not as long as it says"),
         Fault::WrongValue | Fault::StaleValue => format!("{method} brought another value than was written"),
-        Fault::Malformed if status == 0 => format!("{method}: the answer is not HTTP/1.1"),
+        Fault::StreamReset => format!("{method}: the server reset the stream"),
+        Fault::GoAway => format!("{method}: the server ended the connection"),
+        Fault::Malformed if status == 0 => format!("{method}: the answer is not HTTP"),
         Fault::Malformed
             if attempt.operation == Operation::Put && plan.dialect().takes(attempt.operation, status) =>
         {

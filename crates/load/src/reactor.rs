@@ -7,9 +7,11 @@
 //! clients' schedules say when requests are due, and whichever connection has been free longest carries the next; if none is
 //! free it waits, and its latency counts from when it was due.
 
-use super::answer::{Answer, Fault, Outcome};
+use super::answer::{Answer, Outcome};
 use super::attempt::Attempt;
 use super::client::{Client, ClientOptions, Shared, State, Step};
+use super::fault::Fault;
+use super::http2::Http2;
 use super::recorder::Recorder;
 use super::request::Request;
 use super::schedule::Schedule;
@@ -58,6 +60,8 @@ pub(super) struct Reactor {
     poll: Poll,
     shared: Shared,
     clients: Vec<Client>,
+    /// Connections of HTTP/2; those of HTTP/1.1 belong to their clients.
+    http2: Option<Http2>,
     /// Whose rest or thought ends when, earliest first.
     waiting: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Connections of an open loop that carry nothing, the one that has been free longest in front.
@@ -77,6 +81,7 @@ impl Reactor {
         let now = Instant::now();
         let timer = schedule.is_timed().then(|| Timer::new(poll.registry())).transpose()?;
         Ok(Reactor {
+            http2: options.streams.map(|streams| Http2::new(servers, streams)),
             shared: Shared::new(poll.registry().try_clone()?, options),
             poll,
             clients: servers
@@ -110,6 +115,7 @@ impl Reactor {
             self.waiting.push(Reverse((begun + START_EVERY * (index / start_group) as u32, index)));
         }
         self.wake(driver)?;
+        self.advance(driver)?;
         while driver.should_continue(self.now) {
             let wake_at = [self.next_at(), driver.wake_at(self.now)];
             let wake_at = wake_at.into_iter().flatten().fold(sweep_at, Instant::min);
@@ -117,9 +123,18 @@ impl Reactor {
             let before = self.now;
             for event in events.iter().filter(|event| event.token() != Timer::TOKEN) {
                 let index = event.token().0;
-                let client = &mut self.clients[index];
-                let step = client.ready(event.is_readable(), event.is_read_closed(), &mut self.shared);
-                self.follow(index, step, driver)?;
+                match &mut self.http2 {
+                    None => {
+                        let client = &mut self.clients[index];
+                        let step =
+                            client.ready(event.is_readable(), event.is_read_closed(), &mut self.shared);
+                        self.follow(index, step, driver)?;
+                    }
+                    Some(http2) => {
+                        http2.ready(index, event.is_readable(), event.is_read_closed());
+                        self.advance(driver)?;
+                    }
+                }
                 // Not only when all events are seen to: what is due has waited long enough.
                 self.launch(driver)?;
             }
@@ -133,6 +148,7 @@ impl Reactor {
                 self.sweep(driver)?;
                 sweep_at = self.now + sweep_every;
             }
+            self.advance(driver)?;
         }
         self.end(driver);
         Ok(())
@@ -160,21 +176,30 @@ impl Reactor {
 
     /// Sends what is `due` over the connection of client `index`: since when, and the next request of which client.
     fn begin(&mut self, index: usize, due: (Instant, usize), driver: &mut impl Driver) -> io::Result<Step> {
+        if let Some(recorder) = driver.recorder() {
+            recorder.in_flight(self.now, self.in_flight);
+        }
+        self.in_flight += 1;
+        self.go_on(index, due, driver)
+    }
+
+    /// As [`Reactor::begin`], of a client that is counted among those with a request in flight.
+    fn go_on(&mut self, index: usize, due: (Instant, usize), driver: &mut impl Driver) -> io::Result<Step> {
         let (intended, source) = due;
         let client = &mut self.clients[index];
         client.since = self.now;
         compute(self.shared.options.added_cpu);
         if driver.next(source, &mut client.request) {
-            if let Some(recorder) = driver.recorder() {
-                recorder.in_flight(self.now, self.in_flight);
-            }
-            self.in_flight += 1;
             client.state = State::InFlight;
             client.intended = intended;
             client.source = source;
-            client.send(&mut self.shared)
+            match &mut self.http2 {
+                None => client.send(&mut self.shared),
+                Some(http2) => http2.send(index, client, &self.shared),
+            }
         } else {
             client.state = State::Idle;
+            self.landed(driver);
             Ok(Step::Wait)
         }
     }
@@ -192,10 +217,6 @@ impl Reactor {
             }
             // Only now: what is complete is also to be checked.
             self.now = Instant::now();
-            if let Some(recorder) = driver.recorder() {
-                recorder.in_flight(self.now, self.in_flight);
-            }
-            self.in_flight -= 1;
             let client = &mut self.clients[index];
             let attempt = Attempt {
                 operation: client.request.operation,
@@ -204,6 +225,7 @@ impl Reactor {
                 status: client.answer.status,
                 since: client.intended,
                 sent: client.since,
+                first_byte: client.first_byte,
                 until: self.now,
                 connection: client.connection,
                 verified,
@@ -211,19 +233,46 @@ impl Reactor {
             driver.done(client.source, &attempt);
             if broken {
                 let rest = client.next_backoff();
+                self.landed(driver);
                 self.pause(index, State::BackingOff, rest);
                 return Ok(());
             }
             if self.schedule.is_open() {
+                self.landed(driver);
                 self.release(index);
                 return Ok(());
             }
             let think = self.schedule.think(index);
             if !think.is_zero() {
+                self.landed(driver);
                 self.pause(index, State::Thinking, think);
                 return Ok(());
             }
-            step = self.begin(index, (self.now, index), driver)?;
+            // One request less in flight and one more at the same instant.
+            step = self.go_on(index, (self.now, index), driver)?;
+        }
+        Ok(())
+    }
+
+    /// One request less is in flight.
+    fn landed(&mut self, driver: &mut impl Driver) {
+        if let Some(recorder) = driver.recorder() {
+            recorder.in_flight(self.now, self.in_flight);
+        }
+        self.in_flight -= 1;
+    }
+
+    /// Reads and sends what there is on connections of HTTP/2, until there is nothing.
+    fn advance(&mut self, driver: &mut impl Driver) -> io::Result<()> {
+        while let Some(group) = self.http2.as_mut().and_then(Http2::advance) {
+            let mut place = 0;
+            while let Some(http2) = &mut self.http2
+                && let Some(index) = http2.member(group, place)
+            {
+                place += 1;
+                let step = http2.step(index, &mut self.clients[index], &self.shared)?;
+                self.follow(index, step, driver)?;
+            }
         }
         Ok(())
     }
@@ -285,7 +334,10 @@ impl Reactor {
             let client = &mut self.clients[index];
             let late = self.now.saturating_duration_since(client.since) >= self.shared.options.timeout;
             if client.state == State::InFlight && late {
-                let step = client.time_out();
+                let step = match &mut self.http2 {
+                    None => client.time_out(),
+                    Some(http2) => http2.time_out(index, client),
+                };
                 self.follow(index, step, driver)?;
             }
         }

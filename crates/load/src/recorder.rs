@@ -3,9 +3,10 @@
 //! Reads no clock: every instant is a parameter.
 
 use super::Plan;
-use super::answer::{Fault, Success};
+use super::answer::Success;
 use super::attempt::{Attempt, Connection};
 use super::client::State;
+use super::fault::Fault;
 use super::schedule::Schedule;
 use super::seconds::{Current, Second};
 use super::tally::Tally;
@@ -94,11 +95,23 @@ impl Recorder {
         if let Connection::Made(time) = attempt.connection {
             self.tally.connecting.record(time.as_nanos() as u64);
         }
+        if attempt.first_byte.is_some() || attempt.status == 0 {
+            self.record_parts(attempt);
+        }
         if attempt.sent < self.window.start {
             self.tally.edge_secs -= self.window.start.duration_since(attempt.sent).as_secs_f64();
         }
         if let Some(open) = &mut self.tally.open {
             open.service.record(attempt.until.duration_since(attempt.sent).as_nanos() as u64);
+        }
+    }
+
+    /// Counts an attempt whose first byte came before its end, or never.
+    #[cold]
+    fn record_parts(&mut self, attempt: &Attempt) {
+        self.tally.in_parts.record(attempt.until.duration_since(attempt.sent).as_nanos() as u64);
+        if let Some(first_byte) = attempt.first_byte.filter(|_| attempt.status != 0) {
+            self.tally.first_byte.record(first_byte.duration_since(attempt.sent).as_nanos() as u64);
         }
     }
 
@@ -221,6 +234,7 @@ mod tests {
             status: 200,
             since,
             sent: since,
+            first_byte: None,
             until,
             connection,
             verified: false,
@@ -323,6 +337,23 @@ mod tests {
         let latencies = recorder.tally.latency().us_mean * recorder.tally.attempts() as f64 / 1e6;
         assert!((latencies + recorder.tally.edge_secs - 0.2).abs() < 1e-9, "two clients for 100 ms");
         assert_eq!((recorder.tally.attempts(), recorder.tally.in_flight_at_end), (2, 2));
+    }
+
+    #[test]
+    fn the_first_byte_of_an_answer_comes_with_it_or_before_it_or_never() {
+        let window = window(1000 * MS);
+        let mut recorder = closed(window);
+        let at = |ms: u32| window.start + ms * MS;
+        let whole = attempt(Ok(Success::Done), at(0), at(10));
+        let in_parts = Attempt { first_byte: Some(at(30)), ..attempt(Ok(Success::Done), at(10), at(110)) };
+        let never = Attempt { status: 0, ..attempt(Err(Fault::Timeout), at(110), at(510)) };
+        [whole, in_parts, never].iter().for_each(|attempt| recorder.record(attempt));
+        let mut tally = Tally::new(false, Operation::ALL.len());
+        tally.add(&recorder.into_tally());
+        let Latency { count, us_mean, us_p50, us_max, .. } = tally.first_byte();
+        assert_eq!((count, us_mean), (2, 15_000.0));
+        assert!((us_p50 - 10_000.0).abs() < 10.0 && (us_max - 20_000.0).abs() < 20.0, "{us_p50} {us_max}");
+        assert_eq!(tally.latency().count, 3);
     }
 
     #[test]

@@ -58,6 +58,19 @@ impl Samples {
         self.clipped += other.clipped;
     }
 
+    /// Takes samples out that are among these.
+    pub(super) fn subtract(&mut self, other: &Samples) {
+        if other.histogram.is_empty() {
+            return;
+        }
+        self.histogram.subtract(&other.histogram).expect("they are among these, with the same bounds");
+        self.sum_ns = self.sum_ns.saturating_sub(other.sum_ns);
+        self.clipped = self.clipped.saturating_sub(other.clipped);
+        // The ends are known as well as the histogram knows them.
+        self.min_ns = if self.histogram.is_empty() { u64::MAX } else { self.histogram.min() };
+        self.max_ns = self.max_ns.min(self.histogram.max());
+    }
+
     /// The buckets that hold samples, from the shortest latency to the longest.
     pub(super) fn buckets(&self) -> Vec<Bucket> {
         buckets_of(&self.histogram)

@@ -4,7 +4,8 @@
 //! counts as overwritten by a write that was sent when the value was known to be there, and acknowledged since. Of how many keys
 //! something is known is bounded; what is forgotten is not found, and nothing is found that is not so.
 
-use super::answer::{Fault, Outcome, Success};
+use super::answer::{Outcome, Success};
+use super::fault::Fault;
 use super::history::{KeyHistory, Watch, Watched, Write};
 use super::keys::RequestSpec;
 use super::linearizability::{Action, Call, Record, Value};

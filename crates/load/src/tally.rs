@@ -2,7 +2,7 @@
 //!
 //! Its size does not depend on the run's length. Tallies of several threads or processes add up to what one would have counted.
 
-use super::answer::Fault;
+use super::fault::Fault;
 use super::mix::Operation;
 use super::plan::Kind;
 use super::samples::Samples;
@@ -45,6 +45,11 @@ pub(super) struct Tally {
     pub(super) connects: u64,
     /// How long it took to make those that were made.
     pub(super) connecting: Samples,
+    /// From the send to the end: of attempts whose answer did not come as a whole, or not at all. The others had their first byte
+    /// when they were over, so that nothing more is recorded of them.
+    pub(super) in_parts: Samples,
+    /// From the send to the first byte: of those among them that had an answer.
+    pub(super) first_byte: Samples,
     pub(super) backoff: Duration,
     pub(super) think: Duration,
     /// The number of requests in flight times how long it was so.
@@ -108,6 +113,8 @@ impl Tally {
         self.verified += other.verified;
         self.connects += other.connects;
         self.connecting.add(&other.connecting);
+        self.in_parts.add(&other.in_parts);
+        self.first_byte.add(&other.first_byte);
         self.backoff += other.backoff;
         self.think += other.think;
         self.in_flight_secs += other.in_flight_secs;
@@ -182,6 +189,14 @@ impl Tally {
     /// Of all attempts.
     pub(super) fn latency(&self) -> Latency {
         self.all().summary()
+    }
+
+    /// From the send to the first byte, of all attempts that had an answer.
+    pub(super) fn first_byte(&self) -> Latency {
+        let mut samples = self.open.as_ref().map_or_else(|| self.all(), |open| open.service.clone());
+        samples.subtract(&self.in_parts);
+        samples.add(&self.first_byte);
+        samples.summary()
     }
 
     fn all(&self) -> Samples {

@@ -107,6 +107,10 @@ pub struct LoadReport {
     /// The same from the instant each was sent, waiting not included. `None` in a closed loop, where it is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Latency>,
+    /// The time from the send to the first byte of the answer, of all attempts that had an answer. `None` in reports from before
+    /// it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte: Option<Latency>,
     /// How the schedule of an open loop was kept; `None` in a closed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleReport>,
@@ -114,7 +118,7 @@ pub struct LoadReport {
     pub operations: Vec<OperationReport>,
     /// Failed attempts by class: `refused`, `reset`, `closed_early` (in reports from before there were more than eight classes
     /// `short_body`), `wrong_length`, `slow_body`, `timeout`, `malformed`, `wrong_value`, `stale_value`, `http_4xx`, `http_429`,
-    /// `http_5xx`, `http_503_not_applied`, `http_503_unknown`, `http_504`, `unexpected_status`, `unexpected_body`, `tls`.
+    /// `http_5xx`, `http_503_not_applied`, `http_503_unknown`, `http_504`, `unexpected_status`, `unexpected_body`, `tls`, `stream_reset`, `goaway`.
     pub errors: BTreeMap<String, u64>,
     /// Of each class of failures one request with its answer; empty in reports from before there were any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,6 +1,7 @@
 //! The calls of a thread's clients, written down as they are sent and answered.
 
-use super::super::answer::{self, Fault};
+use super::super::answer;
+use super::super::fault::Fault;
 use super::super::verify::{Mark, PRELOAD_WRITER, mix};
 use super::{Action, Call, NEVER, Outcome, Value};
 use rustix::time::{ClockId, clock_gettime};

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+use tls::{CACERT, Check, Trusted};
 
 /// How long the server may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -110,7 +111,9 @@ impl Client {
         } else if let Some(rest) = url.strip_prefix("https://") {
             let (authority, host) = authority(rest)?;
             let name = ServerName::try_from(host).map_err(|_| bad("the host is no host"))?;
-            Server::Tls(authority, name, Arc::new(::store::https(args.cacert.clone()).map_err(Error::input)?))
+            let trusted = args.cacert.clone().map_or(Trusted::System, Trusted::File);
+            let config = tls::config(&CACERT, Check::ChainAndName, &trusted, None);
+            Server::Tls(authority, name, Arc::new(config.map_err(Error::input)?))
         } else if let Some(rest) = url.strip_prefix("http://") {
             Server::Tcp(authority(rest)?.0)
         } else {
@@ -150,8 +153,11 @@ impl Client {
                 }
                 // An idle connection may end at any time: that says nothing.
                 Err(_) if was_used => continue,
-                Err(error) => match ::store::https_failure(&error) {
-                    Some(why) => return Err(Error::new(format_args!("cannot reach {}: {why}", self.url))),
+                Err(error) => match tls::failure_in(&error) {
+                    Some(failure) => {
+                        let why = tls::explain(&CACERT, failure);
+                        return Err(Error::new(format_args!("cannot reach {}: {why}", self.url)));
+                    }
                     None => (error.to_string(), None),
                 },
             };

@@ -29,6 +29,8 @@ pub(super) struct Length<'a> {
     pub(super) window: String,
     /// Whether the generator has to prove that it is accurate and not the limit.
     pub(super) is_checked: bool,
+    /// Cores' worth of processor time that the service may use, which is then doubled to see what that brings.
+    pub(super) quota: Option<f64>,
 }
 
 impl Service {
@@ -67,7 +69,7 @@ impl Service {
     }
 
     /// Its table in the experiment file.
-    fn target(&self) -> String {
+    fn target(&self, quota: Option<f64>) -> String {
         let head = if self.name.is_some() { "[[target]]" } else { "[target]" };
         let mut table = format!("\n{head}\n");
         let mut key = |name: &str, value: String| {
@@ -85,6 +87,7 @@ impl Service {
             Some(command) => {
                 key("kind", text("command"));
                 key("ready", text(self.path.as_deref().unwrap_or("/")));
+                quota.into_iter().for_each(|cores| key("quota", format!("{{ server = {cores:?} }}")));
                 // Where the user is: commands name files from there.
                 let here = std::env::current_dir().unwrap_or_default().display().to_string();
                 let words = ["sh", "-c", &format!("cd \"$0\" && exec {command}"), &here].map(str::to_owned);
@@ -103,11 +106,11 @@ pub(super) fn experiment(
     flags: &[String],
 ) -> Result<Experiment, Error> {
     let (workload, flags) = workload_of(flags)?;
-    let Length { levels, repetitions, warmup, window, is_checked } = length;
+    let Length { levels, repetitions, warmup, window, is_checked, quota } = length;
     let titles: Vec<&str> =
         services.iter().map(|of| of.command.as_ref().unwrap_or(&of.base).as_str()).collect();
     let title = titles.join(" and ");
-    let targets: String = services.iter().map(Service::target).collect();
+    let targets: String = services.iter().map(|of| of.target(*quota)).collect();
     let paths = distinct(services.iter().map(|of| of.path.as_ref()));
     let workload = match paths[..] {
         [Some(path)] => format!("name = \"requests\"\nurl = {}\n", text(path)),
@@ -119,9 +122,10 @@ pub(super) fn experiment(
             .hint("name the same path in both"));
         }
     };
+    let raised = quota.map_or("", |_| "\n[interventions]\nonly = [\"server_quota\"]\n");
     let text = format!(
         "name = {}\ntitle = {}\nlevels = {levels:?}\nrepetitions = {repetitions}\nwarmup = {}\nwindow = {}\n\
-         selftest = {is_checked}\nheadroom = {is_checked}\n{targets}\n[[workload]]\n{workload}args = {}\n",
+         selftest = {is_checked}\nheadroom = {is_checked}\n{targets}{raised}\n[[workload]]\n{workload}args = {}\n",
         text(name),
         text(&title),
         text(warmup),

@@ -521,7 +521,7 @@ fn the_first_key_that_does_not_come_back_ends_the_run() {
         (Reply::Status(503), "cannot preload key all_0: PUT was answered 503"),
         (Reply::Silence, "cannot preload key all_0: PUT: no answer within 50ms"),
         (Reply::Close, "cannot preload key all_0: PUT: the connection ended without an answer"),
-        (Reply::Garbage, "cannot preload key all_0: PUT: the answer is not HTTP/1.1"),
+        (Reply::Garbage, "cannot preload key all_0: PUT: the answer is not HTTP"),
         // Answers 200 to the PUT too.
         (Reply::Value, "cannot preload key all_0: GET brought another value than was written"),
     ] {

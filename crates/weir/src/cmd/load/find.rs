@@ -35,6 +35,8 @@ struct Found<'a> {
     holds_rps: Option<f64>,
     /// The lowest at which they do not.
     breaks_rps: Option<f64>,
+    /// Between both, where the tries change sides.
+    estimate_rps: Option<f64>,
     ended: SearchEnd,
     rates: &'a [Tally],
 }
@@ -92,12 +94,27 @@ pub(super) fn rate(
     };
     let (holds, breaks) = search::bounds(search.tallies());
     let [holds_rps, breaks_rps] = [holds, breaks].map(|bound| bound.map(|tally| tally.rate_rps));
+    let estimate_rps = search::estimate(search.tallies());
     let secs = begun.elapsed().as_secs_f64();
     if json {
         let (conditions, clients, rates) = (wanted.to_string(), plan.clients, search.tallies());
-        say_json(&Found { format: FORMAT, conditions, clients, secs, holds_rps, breaks_rps, ended, rates })?;
+        let format = FORMAT;
+        say_json(&Found {
+            format,
+            conditions,
+            clients,
+            secs,
+            holds_rps,
+            breaks_rps,
+            estimate_rps,
+            ended,
+            rates,
+        })?;
     } else {
         result(wanted, plan.clients, [holds, breaks], ended).into_iter().for_each(say);
+        if let Some(rps) = estimate_rps {
+            say(format!("limit       about {} req/s", short(rps)));
+        }
         if waits {
             say(format!(
                 "all {} connections were in use above it: more --clients may give a higher rate",

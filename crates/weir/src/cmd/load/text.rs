@@ -33,6 +33,9 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
     if let Some(service) = &report.service {
         rows.push(("service, from the send".into(), cells("", service)));
     }
+    if let Some(first_byte) = report.first_byte.filter(|_| report.attempts > 0) {
+        rows.push(("first byte, from the send".into(), cells("", &first_byte)));
+    }
     let width = rows.iter().map(|(name, _)| name.chars().count()).fold(16, usize::max);
     for (name, cells) in rows {
         let cells = cells.iter().enumerate().filter(|(column, _)| is_shown(*column));
