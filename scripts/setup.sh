@@ -105,6 +105,7 @@ for need in "$@"; do
         etcd) has_program etcd || packages+=(etcd-server) ;;
         node) has_program node || packages+=(nodejs) ;;
         java) has_program java || packages+=(openjdk-17-jre-headless) ;;
+        javac) has_program javac || packages+=(openjdk-17-jdk-headless) ;;
         maven) has_program mvn || packages+=(maven) ;;
         go) has_program go || packages+=(golang-go) ;;
         systemd-nspawn) has_program systemd-nspawn || packages+=(systemd-container) ;;

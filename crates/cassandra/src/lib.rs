@@ -19,15 +19,17 @@ use kv::{Clock, Timestamp, Version};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session as Driver;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::errors::{ConnectionError, ConnectionPoolError, MetadataError, NewSessionError};
 use scylla::policies::load_balancing::{DefaultPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use session::{CassandraSession, Statements};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::{
-    Answer, Capabilities, Error, EventSupport, Kind, Lease, Part, Scheme, Session, Store, Workers, Writers,
+    Answer, Capabilities, ClusterUrl, Error, Kind, Lease, Part, Scheme, Session, Store, Workers, Writers,
     one_line,
 };
 
@@ -119,12 +121,43 @@ impl Cassandra {
         if let Some((user, password)) = login {
             builder = builder.user(user, password);
         }
-        builder.build().await.map_err(|error| {
-            let text = one_line(&error.to_string());
-            let is_login = text.contains("uthentication");
-            let kind = if is_login { Kind::Config } else { Kind::Unavailable };
-            Error::new(kind, format!("cannot reach store {shown}: {text}"))
-        })
+        let driver = builder.build().await.map_err(|error| {
+            let (kind, why) = self.why_not_reached(&error);
+            Error::new(kind, format!("cannot reach store {shown}: {why}"))
+        })?;
+        let state = driver.get_cluster_state();
+        let known: BTreeSet<&str> =
+            state.get_nodes_info().iter().filter_map(|node| node.datacenter.as_deref()).collect();
+        match datacenter {
+            Some(name) if !known.contains(name.as_str()) => {
+                let known: Vec<&str> = known.into_iter().collect();
+                let what = format!("{shown} has no data center {name}; there are {}", known.join(", "));
+                Err(Error::new(Kind::Config, what))
+            }
+            _ => Ok(driver),
+        }
+    }
+
+    /// Whether it helps to try again, and why no node was reached.
+    fn why_not_reached(&self, error: &NewSessionError) -> (Kind, String) {
+        // The driver's errors hide this one from `source`.
+        if let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
+            ConnectionPoolError::Broken { last_connection_error: ConnectionError::IoError(error) },
+        )) = error
+            && let Some(why) = ClusterUrl::tls_failure(error.as_ref())
+        {
+            return (Kind::Config, why);
+        }
+        let said = one_line(&error.to_string());
+        match &self.config.login {
+            None if said.contains("uthentication") => {
+                (Kind::Config, "it asks for a login; write cassandra://USER:PASSWORD@HOST".to_owned())
+            }
+            Some((user, _)) if said.contains("uthentication") => {
+                (Kind::Config, format!("it refuses the user {user} with this password: {said}"))
+            }
+            _ => (Kind::Unavailable, said),
+        }
     }
 
     /// Makes the tables on one node, always the same: Cassandra does not order changes of the schema by several nodes.
@@ -236,7 +269,7 @@ impl Store for Cassandra {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             writers: Writers::Servers,
-            events: EventSupport::None,
+            has_events: false,
             no_lists: Some(
                 "this store has no list of keys: it places them by a hash, and so has no order of them",
             ),

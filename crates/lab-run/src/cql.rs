@@ -5,6 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 const STARTUP: u8 = 0x01;
+const AUTHENTICATE: u8 = 0x03;
+const AUTH_RESPONSE: u8 = 0x0F;
 const QUERY: u8 = 0x07;
 const ERROR: u8 = 0x00;
 const RESULT: u8 = 0x08;
@@ -16,6 +18,8 @@ const COUNTER: i64 = 0x05;
 const DOUBLE: i64 = 0x07;
 const INT: i64 = 0x09;
 const TIMESTAMP: i64 = 0x0B;
+/// User and password of every private node, as SASL PLAIN has them.
+const LOGIN: &[u8] = b"\0cassandra\0cassandra";
 /// Consistency ONE: what is asked is about the node, or about the schema, which has none.
 const ONE: u16 = 1;
 /// No answer is longer.
@@ -36,7 +40,10 @@ impl CqlSession {
             options.extend((text.len() as u16).to_be_bytes());
             options.extend(text.as_bytes());
         }
-        session.ask(STARTUP, &options)?;
+        if session.ask(STARTUP, &options)?.0 == AUTHENTICATE {
+            let length = (LOGIN.len() as u32).to_be_bytes();
+            session.ask(AUTH_RESPONSE, &[&length, LOGIN].concat())?;
+        }
         Ok(session)
     }
 
@@ -46,11 +53,12 @@ impl CqlSession {
         body.extend(cql.as_bytes());
         body.extend(ONE.to_be_bytes());
         body.push(0);
-        let answer = self.ask(QUERY, &body)?;
+        let (_, answer) = self.ask(QUERY, &body)?;
         rows(&mut &answer[..])
     }
 
-    fn ask(&mut self, operation: u8, body: &[u8]) -> io::Result<Vec<u8>> {
+    /// What kind of answer comes, and its body.
+    fn ask(&mut self, operation: u8, body: &[u8]) -> io::Result<(u8, Vec<u8>)> {
         let mut frame = vec![4, 0, 0, 0, operation];
         frame.extend((body.len() as u32).to_be_bytes());
         frame.extend(body);
@@ -73,9 +81,9 @@ impl CqlSession {
             for _ in 0..number::<2>(&mut rest)? {
                 text(&mut rest)?;
             }
-            return Ok(rest.to_vec());
+            return Ok((head[4], rest.to_vec()));
         }
-        Ok(answer)
+        Ok((head[4], answer))
     }
 }
 

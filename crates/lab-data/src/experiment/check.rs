@@ -5,8 +5,8 @@
 use super::limit::{ARRIVALS, TRIALS_LEAST};
 use super::placeholder::{PLACEHOLDERS, fill, is_known};
 use super::{
-    Adaptive, Commands, EMBEDDED, Engine, Experiment, GENERATOR, LINK, LatencyLimit, Link, MARIADB, POSTGRES,
-    Quota, SERVER, Subject, Target, Workload, address,
+    Adaptive, Cluster, Commands, EMBEDDED, Engine, Experiment, GENERATOR, LINK, LatencyLimit, Link, MARIADB,
+    POSTGRES, Quota, SERVER, Subject, Target, Workload, address,
 };
 use crate::ensure;
 use kv::Error;
@@ -202,12 +202,16 @@ fn writes_in_one_place(target: &Target) -> bool {
 
 fn check_target(target: &Target) -> Checked {
     match target {
-        Target::Weir { store, replica, args, flush_delay, quota, link } => {
+        Target::Weir { store, replica, args, flush_delay, quota, link, servers } => {
             let is_own = |name: &String| [EMBEDDED, POSTGRES, MARIADB].contains(&name.as_str());
-            store.iter().filter(|name| !is_own(name) && !name.contains(':')).try_for_each(|name| {
-                is_one_of("target.store", name, &[EMBEDDED, "memory:", POSTGRES, MARIADB, "a store URL"])
-            })?;
+            let known = |name: &String| is_own(name) || Cluster::of(name).is_some() || name.contains(':');
+            let names = [EMBEDDED, "memory:", POSTGRES, MARIADB, "cassandra", "patroni", "a store URL"];
+            let mut unknown = store.iter().filter(|name| !known(name));
+            unknown.try_for_each(|name| is_one_of("target.store", name, &names))?;
             ensure(!store.is_empty(), "target.store has none", "name at least one, as in store = \"file\"")?;
+            let is_alone = target.cluster().is_none() || store.len() == 1;
+            ensure(is_alone, "target.store: a cluster is no shard", "name it alone")?;
+            check_servers(*servers, store, link.is_some())?;
             let can_follow = !replica || store.iter().all(|name| name == POSTGRES);
             ensure(can_follow, "target.replica: not all stores are \"postgres\"", "remove replica")?;
             let can_delay = flush_delay.is_none() || store.iter().all(is_own);
@@ -218,13 +222,26 @@ fn check_target(target: &Target) -> Checked {
             link.iter().try_for_each(check_link)?;
             own_flags("target.args", args)
         }
-        Target::Command(commands) => check_commands(commands),
+        Target::Command(commands) => {
+            check_quota(&commands.quota, target)?;
+            check_commands(commands)
+        }
         Target::Url { url } => {
             let is_address = address(url).is_some();
             ensure(is_address, format!("target.url `{url}` is no address"), "write http://HOST:PORT")
         }
         Target::Simulated(model) => model.check().map_err(|why| why.at("target.station")),
     }
+}
+
+fn check_servers(servers: u32, store: &[String], has_link: bool) -> Checked {
+    ensure(servers > 0, "target.servers 0: nobody would answer", "use at least 1")?;
+    let is_shared =
+        |name: &String| Cluster::of(name) == Some(Cluster::Cassandra) || name.starts_with("cassandra:");
+    let may = servers == 1 || store.iter().all(is_shared) && !has_link;
+    let what =
+        format!("target.servers {servers}: only Cassandra is shared by servers, and without target.link");
+    ensure(may, what, "set servers = 1")
 }
 
 fn check_quota(quota: &Quota, target: &Target) -> Checked {
@@ -249,7 +266,7 @@ fn check_link(link: &Link) -> Checked {
 }
 
 fn check_commands(commands: &Commands) -> Checked {
-    let Commands { ready, files, fresh: _, processes } = commands;
+    let Commands { ready, files, fresh: _, quota: _, processes } = commands;
     let is_path = ready.starts_with('/') && !ready.contains(|c: char| c.is_whitespace() || c.is_control());
     ensure(is_path, format!("target.ready `{ready}` is no path"), "write ready = \"/\"")?;
     for (name, text) in files {

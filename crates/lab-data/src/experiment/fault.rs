@@ -3,7 +3,7 @@
 //! `[[fault]]` in a file. How each is made is the matter of `lab-run`.
 
 use super::check::{Checked, is_not_zero, is_one_of};
-use super::{Experiment, GENERATOR, LINK, SERVER, Subject, Target};
+use super::{DATABASE, Experiment, GENERATOR, LINK, SERVER, Subject, Target};
 use crate::ensure;
 use kv::units::Span;
 use serde::Deserialize;
@@ -156,8 +156,14 @@ impl Experiment {
             let has_link = |subject: &Subject| {
                 let databases = subject.target.databases();
                 let is_store = databases.iter().any(|of| of.part == *part && of.store.is_some());
-                part == SERVER || is_store || !subject.target.parts().contains(part)
+                let is_server = part == SERVER && subject.target.servers().len() == 1;
+                is_server || is_store || !subject.target.parts().contains(part)
             };
+            let is_node =
+                |subject: &Subject| subject.target.cluster().is_some() && part.starts_with(DATABASE);
+            let what = format!("fault `{}` of `{part}`: the disk of a cluster cannot be broken", kind.name());
+            let is_possible = !kind.is_of_disk() || !self.subjects.iter().any(is_node);
+            ensure(is_possible, what, "use kill or pause")?;
             let is_possible = *kind != FaultKind::Partition || self.subjects.iter().all(has_link);
             let what =
                 format!("fault `partition` of `{part}`: only a server or a database of ours can be cut off");

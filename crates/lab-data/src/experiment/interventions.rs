@@ -77,6 +77,10 @@ pub const INTERVENTIONS: &[InterventionRow] = &[
         let is_slowed = |of: &Database| of.store.is_some() && of.engine == Engine::Postgres;
         target.databases().iter().any(is_slowed)
     }),
+    // The server has twice its quota of processor time: what a limit that is raised has to bring.
+    row("server_quota", "is a command with a quota; add quota = { server = 0.5 } to it", |target, _| {
+        matches!(target, Target::Command(_)) && target.quota().server.is_some()
+    }),
     // The databases have four fifths of their quota of processor time.
     row("database_cpu", "has databases with a quota; add quota = { database = 0.5 } to it", |target, _| {
         target.quota().database.is_some()

@@ -18,8 +18,8 @@ pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
 pub use sections::{Adaptive, Cores, DatabaseSettings, Limits, PublishedSource, Workload};
 pub use target::{
-    Commands, DATABASE, Database, EMBEDDED, Engine, Fresh, GENERATOR, LINK, Link, MARIADB, POSTGRES, Process,
-    Quota, address,
+    Cluster, Commands, DATABASE, Database, EMBEDDED, ETCD, Engine, Fresh, GENERATOR, LINK, Link, MARIADB,
+    POSTGRES, Process, Quota, address,
 };
 pub use target::{REPLICA, SERVER, Subject, Target};
 
@@ -197,6 +197,10 @@ fn one_line(text: &str, error: &toml::de::Error) -> Error {
 }
 
 fn one() -> u64 {
+    1
+}
+
+fn one_server() -> u32 {
     1
 }
 

@@ -94,11 +94,12 @@ pub struct Workload {
 
 impl Workload {
     /// What stands after `weir load`, of a target at `base`.
-    pub fn asks(&self, base: &str) -> Vec<String> {
-        match &self.url {
-            Some(path) => vec!["load".to_owned(), format!("{base}{path}")],
-            None => ["load", base, "--workload", self.of_load()].map(str::to_owned).into(),
-        }
+    pub fn asks(&self, bases: &[impl AsRef<str>]) -> Vec<String> {
+        let path = self.url.as_deref().unwrap_or_default();
+        let urls = bases.iter().map(|base| format!("{}{path}", base.as_ref()));
+        let named = ["--workload", self.of_load()].map(str::to_owned);
+        let named = named.into_iter().filter(|_| self.url.is_none());
+        ["load".to_owned()].into_iter().chain(urls).chain(named).collect()
     }
 
     /// What `weir load` calls it.

@@ -36,7 +36,7 @@ pub enum Target {
     /// A `weir serve` of the lab's own, started anew for each repetition.
     Weir {
         /// One store, or several as shards: `file` (a private directory), `memory:`, `postgres` or `mariadb` (a private
-        /// server) or any other store URL.
+        /// server), `cassandra` or `patroni` (a private cluster of three nodes) or any other store URL.
         #[serde(default = "embedded", deserialize_with = "one_or_many")]
         store: Vec<String>,
         /// Whether a private PostgreSQL follows all shards by logical replication and answers reads while one is away.
@@ -52,6 +52,9 @@ pub enum Target {
         quota: Quota,
         /// What stands between the generator and it.
         link: Option<Link>,
+        /// How many servers share the store; the clients are divided among them.
+        #[serde(default = "super::one_server")]
+        servers: u32,
     },
     /// Any HTTP server, as the command lines of its processes; started anew for each repetition.
     Command(Commands),
@@ -99,6 +102,9 @@ pub struct Commands {
     /// How often it is started anew.
     #[serde(default)]
     pub fresh: Fresh,
+    /// How much processor time its server may use.
+    #[serde(default)]
+    pub quota: Quota,
     /// Its processes, in the order in which they are started.
     #[serde(rename = "process", default)]
     pub processes: Vec<Process>,
@@ -148,10 +154,41 @@ pub enum Engine {
     MariaDb,
 }
 
+/// Which clusters the lab can start, of three nodes each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cluster {
+    /// Cassandra, with all rows on all nodes.
+    Cassandra,
+    /// PostgreSQL that fails over: Patroni over one etcd, with a synchronous standby.
+    Patroni,
+}
+
+impl Cluster {
+    /// How many nodes it has.
+    pub const NODES: usize = 3;
+
+    /// The cluster that a store name stands for.
+    pub(super) fn of(store: &str) -> Option<Cluster> {
+        match store {
+            "cassandra" => Some(Cluster::Cassandra),
+            "patroni" => Some(Cluster::Patroni),
+            _ => None,
+        }
+    }
+
+    /// Its parts: the nodes first.
+    fn parts(self) -> Vec<String> {
+        let nodes = (1..=Cluster::NODES).map(|number| format!("{DATABASE}-{number}"));
+        nodes.chain((self == Cluster::Patroni).then(|| ETCD.to_owned())).collect()
+    }
+}
+
 /// The process that is measured.
 pub const SERVER: &str = "server";
 /// The database behind it, where there is one; of several, what their names begin with.
 pub const DATABASE: &str = "database";
+/// What the nodes of a PostgreSQL that fails over agree by.
+pub const ETCD: &str = "etcd";
 /// The database that follows the others.
 pub const REPLICA: &str = "replica";
 /// `weir load`.
@@ -171,7 +208,11 @@ impl Target {
     pub fn parts(&self) -> Vec<String> {
         let [server, link, generator] = [SERVER, LINK, GENERATOR].map(str::to_owned);
         let behind: Vec<String> = match self {
-            Target::Weir { .. } => self.databases().into_iter().map(|database| database.part).collect(),
+            Target::Weir { .. } => {
+                let cluster = self.cluster().map(Cluster::parts).unwrap_or_default();
+                let databases = self.databases().into_iter().map(|database| database.part);
+                self.servers().into_iter().skip(1).chain(cluster).chain(databases).collect()
+            }
             Target::Command(commands) => commands.processes.iter().map(|of| of.part.clone()).collect(),
             Target::Url { .. } => return vec![generator],
             Target::Simulated(_) => return Vec::new(),
@@ -200,6 +241,19 @@ impl Target {
         private.into_iter().enumerate().map(named).chain(replica.then_some(follower)).collect()
     }
 
+    /// The cluster that the lab starts for it.
+    pub fn cluster(&self) -> Option<Cluster> {
+        let Target::Weir { store, .. } = self else { return None };
+        store.iter().find_map(|name| Cluster::of(name))
+    }
+
+    /// The parts that serve: `server`, and of several `server-2`, … beside it.
+    pub fn servers(&self) -> Vec<String> {
+        let count = if let Target::Weir { servers, .. } = self { *servers } else { 1 };
+        let others = (2..=count).map(|number| format!("{SERVER}-{number}"));
+        [SERVER.to_owned()].into_iter().chain(others).collect()
+    }
+
     /// By how much the flushes of its stores are delayed.
     pub fn flush_delay(&self) -> Option<Span> {
         if let Target::Weir { flush_delay, .. } = self { *flush_delay } else { None }
@@ -207,7 +261,10 @@ impl Target {
 
     /// How much processor time its parts may use.
     pub fn quota(&self) -> Quota {
-        if let Target::Weir { quota, .. } = self { *quota } else { Quota::default() }
+        match self {
+            Target::Weir { quota, .. } | Target::Command(Commands { quota, .. }) => *quota,
+            _ => Quota::default(),
+        }
     }
 
     /// What stands between the generator and it.

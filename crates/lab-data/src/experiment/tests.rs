@@ -38,6 +38,41 @@ fn an_experiment_reads_as_written() {
 }
 
 #[test]
+fn a_cluster_has_nodes_and_cassandra_has_any_number_of_servers() {
+    let of = |target: &str| {
+        let text = SMALL.replace("store = \"postgres\"", target);
+        let text = text.replace(
+            "[postgres]\nsettings = { shared_buffers = \"128MB\", fsync = true, max_connections = 50 }\n",
+            "",
+        );
+        Experiment::parse(&text)
+    };
+    let parts = |target: &str| of(target).unwrap().subjects[0].target.parts();
+    assert_eq!(
+        parts("store = \"cassandra\"\nservers = 2"),
+        [SERVER, "server-2", "database-1", "database-2", "database-3", GENERATOR]
+    );
+    assert_eq!(
+        parts("store = \"patroni\""),
+        [SERVER, "database-1", "database-2", "database-3", ETCD, GENERATOR]
+    );
+    for (target, complaint) in [
+        ("store = \"patroni\"\nservers = 2", "target.servers 2: only Cassandra is shared by servers"),
+        ("store = \"cassandra\"\nservers = 0", "target.servers 0"),
+        ("store = [\"cassandra\", \"memory:\"]", "a cluster is no shard"),
+        ("store = \"cassandra\"\nflush_delay = \"1ms\"", "target.flush_delay"),
+        ("store = \"cassandre\"", "target.store `cassandre` is unknown"),
+    ] {
+        let said = of(target).unwrap_err().to_string();
+        assert!(said.contains(complaint), "{said}");
+    }
+    let fault = "[[fault]]\nkind = \"disk_full\"\npart = \"database-2\"\nat = \"0s\"\nfor = \"1s\"\n";
+    let cassandra = of("store = \"cassandra\"").unwrap().toml;
+    let said = Experiment::parse(&format!("{cassandra}{fault}")).unwrap_err().to_string();
+    assert!(said.contains("the disk of a cluster cannot be broken"), "{said}");
+}
+
+#[test]
 fn a_window_may_go_on_until_its_means_are_known() {
     let read = |section: &str| {
         let text = SMALL.replace("[target]", &format!("[adaptive]\n{section}\n[target]"));
@@ -337,8 +372,10 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
             "args = [\"--inject\", \"cpu=1us,lock=0s\"]\nlink = { rate = \"1mbit\" }",
         )
         .replace("store = \"postgres\"", "store = [\"postgres\", \"file:x\"]\nquota = { database = 0.5 }");
-    let all: Vec<&str> =
-        INTERVENTIONS.iter().map(|row| row.name).filter(|name| *name != "write_cap").collect();
+    // A workload of a weir may have a cap, and a command a quota.
+    let elsewhere = ["write_cap", "server_quota"];
+    let names = INTERVENTIONS.iter().map(|row| row.name);
+    let all: Vec<&str> = names.filter(|name| !elsewhere.contains(name)).collect();
     Experiment::parse(&format!("{full}\n[interventions]\nonly = {all:?}")).unwrap();
     let strange = SMALL.replace("kind = \"weir\"\nstore = \"postgres\"\nargs = [\"--cache-entries\", \"10\"]\n[postgres]\nsettings = { shared_buffers = \"128MB\", fsync = true, max_connections = 50 }\n[cores]\nserver = [0]", "kind = \"url\"\nurl = \"http://127.0.0.1:1\"");
     let why = Experiment::parse(&format!("{strange}\n[interventions]\nonly = [\"cpu\"]"))
@@ -370,6 +407,10 @@ fn the_experiments_we_ship_are_valid() {
         (include_str!("../../../../experiments/quick.toml"), 3),
         (include_str!("../../../../experiments/postgres.toml"), 2),
         (include_str!("../../../../experiments/peers.toml"), 2),
+        (include_str!("../../../../experiments/cassandra.toml"), 4),
+        (include_str!("../../../../experiments/failover.toml"), 1),
+        (include_str!("../../../../experiments/stores.toml"), 4),
+        (include_str!("../../../../experiments/faults/cassandra.toml"), 1),
     ] {
         let experiment = Experiment::parse(text).unwrap();
         assert_eq!(experiment.workloads.len(), workloads, "{}", experiment.name);

@@ -28,3 +28,14 @@ pub(super) fn program(names: &[&str]) -> Option<PathBuf> {
     let there = |name: &&str| folders.iter().map(|dir| dir.join(name)).find(|path| path.is_file());
     names.iter().find_map(there)
 }
+
+/// A shell script in `dir` that stands in weir's place and can be started at once. Another process writes it: the system does not
+/// run a file that is open for writing, as ours would be in each process that a test beside this one starts just then.
+#[cfg(test)]
+pub(super) fn script(dir: &Path, text: &str) -> PathBuf {
+    let program = dir.join("weir");
+    let write = r#"printf '#!/bin/sh\n%s\n' "$2" > "$1" && chmod 755 "$1""#;
+    let mut shell = std::process::Command::new("sh");
+    assert!(shell.args(["-c", write, "sh"]).arg(&program).arg(text).status().unwrap().success());
+    program
+}

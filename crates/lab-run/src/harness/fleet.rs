@@ -1,11 +1,12 @@
 //! The lab's own databases: started and pinned, limited, made fresh for each repetition, and fed into a replica.
 
 use super::TargetRun;
-use super::database::{DatabaseServer, Options};
+use super::database::{DatabaseServer, Nodes, Options};
 use super::limits::{Limits, Part};
 use super::process::{Process, complete, poll_until};
+use crate::sampler;
 use kv::Error;
-use lab_data::experiment::{Database, Engine, GENERATOR, SERVER};
+use lab_data::experiment::{DATABASE, Database, ETCD, Engine, GENERATOR, SERVER};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(super) struct Fleet<'a> {
     plan: Vec<Database>,
     /// In the order of `plan`; before the limits, whose groups must be empty when they go.
     servers: Vec<DatabaseServer>,
+    /// The cluster, where the store is one.
+    pub(super) nodes: Option<Nodes>,
     pub(super) limits: Limits,
     /// Databases made so far: each start of the target has one of its own.
     fresh: u32,
@@ -49,7 +52,15 @@ impl<'a> Fleet<'a> {
         let own = own.into_iter().filter(|part| part.capped || part.quota.is_some());
         let parts = databases.chain(own).collect();
         let limits = Limits::new(parts, workloads.iter().any(|workload| workload.write_cap.is_some()))?;
-        Ok(Fleet { target_run, plan, servers: Vec::new(), limits, fresh: 0, current: String::new() })
+        Ok(Fleet {
+            target_run,
+            plan,
+            servers: Vec::new(),
+            nodes: None,
+            limits,
+            fresh: 0,
+            current: String::new(),
+        })
     }
 
     /// Makes sure that every server runs, with an empty database each, and the replica follows.
@@ -57,6 +68,10 @@ impl<'a> Fleet<'a> {
         // The slots of a replica belong to its servers, not to a database: with one, all are made anew.
         if self.has_replica() || self.processes().any(|process| process.ended().is_some()) {
             self.servers.clear();
+            self.nodes = None;
+        }
+        if let Some(kind) = self.target_run.subject.target.cluster().filter(|_| self.nodes.is_none()) {
+            self.nodes = Some(Nodes::start(kind, self.node_options())?);
         }
         for database in self.plan.iter().skip(self.servers.len()) {
             let server = self.start(database)?;
@@ -65,6 +80,7 @@ impl<'a> Fleet<'a> {
         }
         self.current = format!("block_{}", self.fresh);
         self.fresh += 1;
+        self.nodes.iter_mut().try_for_each(|nodes| nodes.make(&self.current))?;
         for server in &self.servers {
             server.ask(&format!("CREATE DATABASE {}", self.current))?;
         }
@@ -84,6 +100,7 @@ impl<'a> Fleet<'a> {
         }
         let options = Options {
             cores: self.target_run.cores_of(&database.part).to_vec(),
+            node_cores: Vec::new(),
             settings,
             flush_delay: subject.target.flush_delay().map(|delay| delay.0),
             is_disk_broken: experiment.breaks_disk(&database.part),
@@ -92,6 +109,21 @@ impl<'a> Fleet<'a> {
             stop: Arc::clone(&options.stop),
         };
         DatabaseServer::start(database.engine, options)
+    }
+
+    /// How the nodes of a cluster are started.
+    fn node_options(&self) -> Options {
+        let TargetRun { subject, options, .. } = self.target_run;
+        let parts = subject.target.parts();
+        let nodes = parts.iter().filter(|part| part.starts_with(DATABASE));
+        Options {
+            cores: self.target_run.cores_of(ETCD).to_vec(),
+            node_cores: nodes.map(|part| self.target_run.cores_of(part).to_vec()).collect(),
+            parents: vec![options.dir.clone()],
+            log: Some(options.dir.clone()),
+            stop: Arc::clone(&options.stop),
+            ..Options::default()
+        }
     }
 
     /// Has the replica follow the stores, in their order.
@@ -106,7 +138,8 @@ impl<'a> Fleet<'a> {
 
     /// The process of every server.
     pub(super) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
-        self.servers.iter_mut().filter_map(DatabaseServer::process)
+        let nodes = self.nodes.iter_mut().flat_map(Nodes::processes);
+        self.servers.iter_mut().filter_map(DatabaseServer::process).chain(nodes)
     }
 
     /// The part that is the store in this place of the experiment, if that is a database of ours.
@@ -116,7 +149,10 @@ impl<'a> Fleet<'a> {
 
     /// The URL of the store in this place of the experiment, if that is a database of ours; without a place, of the replica.
     pub(super) fn url_of(&self, store: Option<usize>) -> Option<String> {
-        self.members().find(|(database, _)| database.store == store).map(|(_, server)| self.url(server))
+        let of_nodes =
+            || self.nodes.as_ref().filter(|_| store.is_some()).map(|nodes| nodes.url(&self.current));
+        let member = self.members().find(|(database, _)| database.store == store);
+        member.map(|(_, server)| self.url(server)).or_else(of_nodes)
     }
 
     fn has_replica(&self) -> bool {
@@ -150,6 +186,17 @@ impl<'a> Fleet<'a> {
         self.plan.iter().any(|of| of.store.is_some() && of.engine == Engine::Postgres)
     }
 
+    /// What can be asked what it does.
+    pub(super) fn databases(&self) -> Vec<sampler::Database> {
+        let of = |(database, server): (&Database, &DatabaseServer)| sampler::Database {
+            part: database.part.clone(),
+            engine: database.engine,
+            url: self.url(server),
+        };
+        let nodes = self.nodes.iter().flat_map(|nodes| nodes.databases(&self.current));
+        self.members().map(of).chain(nodes).collect()
+    }
+
     /// Every database with its server.
     pub(super) fn members(&self) -> impl Iterator<Item = (&Database, &DatabaseServer)> {
         self.plan.iter().zip(&self.servers)
@@ -162,7 +209,7 @@ impl<'a> Fleet<'a> {
 
     /// Where the first of them keeps its data.
     pub(super) fn data(&self) -> Option<&Path> {
-        self.servers.first().map(DatabaseServer::dir)
+        self.servers.first().map(DatabaseServer::dir).or(self.nodes.as_ref().map(Nodes::dir))
     }
 }
 

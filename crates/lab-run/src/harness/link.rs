@@ -59,14 +59,11 @@ fn ask((questions, answers): &mut (ChildStdin, Receiver<String>)) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     /// A shell script in the link's place.
     fn start(script: &str) -> Result<Link, Error> {
         let dir = tempfile::tempdir().unwrap();
-        let program = dir.path().join("weir");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let program = super::super::files::script(dir.path(), script);
         let wanted = Wanted { rate: Some("8mbit".parse().unwrap()), delay: Some("20ms".parse().unwrap()) };
         Link::start(&Options::of(program, dir.path()), "127.0.0.1:1", wanted, &[])
     }

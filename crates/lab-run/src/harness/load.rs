@@ -36,8 +36,8 @@ const END: &str = "end";
 pub(super) struct Run<'a> {
     pub(super) options: &'a Options,
     pub(super) planned: &'a Planned<'a>,
-    /// The target.
-    pub(super) url: &'a str,
+    /// The target; of several servers the clients take each in turn.
+    pub(super) urls: &'a [String],
     /// Of the operation streams.
     pub(super) seed: u64,
     /// Whether every key of the workload is in the target: else they are written first.
@@ -144,7 +144,7 @@ impl Run<'_> {
     fn command(&self) -> Command {
         let Planned { workload, level, length, change, .. } = *self.planned;
         let mut command = Command::new(&self.options.program);
-        command.args(workload.asks(self.url)).arg("--events");
+        command.args(workload.asks(self.urls)).arg("--events");
         let threads = (self.cores.len() as u64).clamp(1, u64::from(level));
         for (flag, value) in [
             ("--clients", level.to_string()),
@@ -185,7 +185,6 @@ fn parse(line: &str) -> Result<LoadEvent, Error> {
 mod tests {
     use super::*;
     use lab_data::experiment::{Adaptive, Workload};
-    use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
 
     const REPORT: &str = r#"{"event":"report","format":1,"workload":"w","clients":2,"threads":1,"seed":7,"warmup_secs":0.1,"window_secs":0.1,"attempts":10,"successes":10,"goodput_rps":100.0,"error_ratio":0.0,"latency":{"count":0,"us_mean":0,"us_min":0,"us_p50":0,"us_p90":0,"us_p99":0,"us_p999":0,"us_max":0,"clipped":0},"operations":[],"errors":{},"backoff_secs":0,"cpu_secs":0,"seconds":[]}"#;
@@ -204,9 +203,7 @@ mod tests {
         stop: bool,
     ) -> (Trial, bool) {
         let dir = tempfile::tempdir().unwrap();
-        let program = dir.path().join("weir");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let program = super::super::files::script(dir.path(), script);
         let options = Options { stop: Arc::new(stop.into()), ..Options::of(program, dir.path()) };
         let args = vec!["--keys".into(), "5".into()];
         let workload = Workload { name: "w".into(), args, ..Workload::default() };
@@ -214,7 +211,7 @@ mod tests {
         let run = Run {
             options: &options,
             planned: &Planned::unchanged(&workload, 2, 0, Length { warmup: short, window: short, adaptive }),
-            url: "http://127.0.0.1:1",
+            urls: &["http://127.0.0.1:1".to_owned()],
             seed: 7,
             is_filled: Cell::new(!preload),
             cores: &[],

@@ -5,7 +5,6 @@
 //! after each trial; a trial that fails is a row with its reason, never a missing one. Of several targets each has its
 //! block in every repetition, and none is there while another is measured. Prints nothing.
 
-mod cassandra;
 mod database;
 mod disk;
 mod environment;
@@ -26,8 +25,7 @@ mod search;
 mod selftest;
 mod services;
 
-pub use cassandra::CassandraCluster;
-pub use database::{Cluster, DatabaseServer, Options as DatabaseOptions};
+pub use database::{CassandraCluster, Cluster, DatabaseServer, Options as DatabaseOptions};
 
 use files::cannot_write;
 use kv::Error;

@@ -215,7 +215,7 @@ fn cpu(parts: &[&str], share: Share, own: &[Resource]) -> Resource {
         Share::Quota(quota) => (quota, &[][..]),
     };
     let is_quota = matches!(share, Share::Quota(_));
-    let is_server = parts.contains(&SERVER);
+    let is_server = parts.iter().any(is_server);
     let limit = match (is_server, parts.iter().any(is_database), is_quota) {
         (true, _, false) => Limit::ServerCpu,
         (true, _, true) => Limit::ServerQuota,
@@ -263,13 +263,21 @@ fn link(reading: &Reading) -> Option<Resource> {
     })
 }
 
-/// `server + database`; several databases are one word.
+/// `server + database`; several servers or databases are one word.
 fn named(parts: &[&str]) -> String {
-    let (databases, others): (Vec<&str>, Vec<&str>) = parts.iter().partition(|part| is_database(part));
-    match databases.len() {
-        0 | 1 => parts.join(" + "),
-        _ => others.into_iter().chain(["databases"]).collect::<Vec<_>>().join(" + "),
+    let mut names: Vec<&str> = parts.to_vec();
+    for (is_one, word) in [(is_server as fn(&&str) -> bool, "servers"), (is_database, "databases")] {
+        let place = names.iter().position(is_one);
+        if let Some(place) = place.filter(|_| names.iter().filter(|part| is_one(part)).count() > 1) {
+            names.retain(|part| !is_one(part));
+            names.insert(place.min(names.len()), word);
+        }
     }
+    names.join(" + ")
+}
+
+fn is_server(part: &&str) -> bool {
+    *part == SERVER || part.strip_prefix(SERVER).is_some_and(|rest| rest.starts_with('-'))
 }
 
 fn is_database(part: &&str) -> bool {

@@ -140,21 +140,13 @@ fn parse(said: &str) -> Result<SelftestReport, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::script;
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
     use std::thread;
 
     const REPORT: &str = r#"{"format":1,"short":true,"checks":[{"name":"delay","outcome":"pass","measured":"3 µs","bound":"5 µs","figures":{"error_us":3}},{"name":"stall","outcome":"fail","measured":"0.05","bound":"0.02","figures":{}}],"secs":4.5}"#;
-
-    /// A shell script that stands in weir's place.
-    fn script(dir: &Path, text: &str) -> PathBuf {
-        let program = dir.join("weir");
-        fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        program
-    }
 
     /// Runs one.
     fn proved(text: &str, cores: Option<[usize; 2]>, limit: Duration, stop: bool) -> Option<Selftest> {

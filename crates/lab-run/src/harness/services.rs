@@ -186,7 +186,7 @@ fn find(name: &str) -> Result<PathBuf, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab_data::experiment::{Fresh, Process as Service};
+    use lab_data::experiment::{Fresh, Process as Service, Quota};
     use lab_data::topology;
 
     fn commands(processes: &[(&str, &[&str])]) -> Commands {
@@ -197,7 +197,7 @@ mod tests {
         };
         let files = [("name.txt".to_owned(), "{port} {port:other} {cores} {dir}\n".to_owned())].into();
         let processes = processes.iter().map(process).collect();
-        Commands { ready: "/".into(), files, fresh: Fresh::Repetition, processes }
+        Commands { ready: "/".into(), files, fresh: Fresh::Repetition, quota: Quota::default(), processes }
     }
 
     /// What `processes` complain of when started.

@@ -5,6 +5,8 @@ use lab_data::results::{Change, Reading, Resource, ResourceKind, SLOWER_GENERATO
 
 /// What a rate or a quota is lowered to.
 pub(super) const LOWERED: f64 = 0.8;
+/// What the server's quota is raised to.
+pub(super) const RAISED: f64 = 2.0;
 /// PostgreSQL takes no longer `commit_delay`, in microseconds.
 const COMMIT_DELAY_US_MOST: f64 = 100_000.0;
 
@@ -23,6 +25,8 @@ enum Slowed {
     Batches(Vec<String>, f64),
     /// What may go through is lowered.
     Rate(Vec<String>),
+    /// What may go through is raised.
+    Raised(Vec<String>),
 }
 
 /// What is made slower, if that was counted.
@@ -48,6 +52,7 @@ const SIZES: &[(&str, Size)] = &[
         let is_cap = |of: &Resource| of.busy.iter().any(|busy| busy == "cap.busy_secs");
         Some(Slowed::Rate(base.named_or(is_cap, "write cap")))
     }),
+    ("server_quota", |base| Some(Slowed::Raised(base.server_cpus().0))),
     ("database_cpu", |base| {
         let is_cpu = |of: &Resource| of.name.starts_with(DATABASE) && of.name.ends_with("CPU");
         Some(Slowed::Rate(base.named_or(is_cpu, "database CPU")))
@@ -72,6 +77,7 @@ impl Base<'_> {
                 (names, (strength * secs * 1e6).min(most), None)
             }
             Slowed::Rate(names) => (names, 0.0, Some(1.0 / LOWERED)),
+            Slowed::Raised(names) => (names, 0.0, Some(1.0 / RAISED)),
         };
         Some(Change { name: name.to_owned(), raises, added_us, factor })
     }

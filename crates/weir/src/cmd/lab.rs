@@ -41,6 +41,10 @@ pub(crate) struct Args {
     /// In place of a file: a running service, as http://host:port/path; with --command the path to request
     #[arg(long, value_name = "URL|PATH")]
     url: Option<String>,
+    /// With --command: cores' worth of processor time that the service may use, as in 0.5. At the end it gets twice as much, which shows
+    /// whether its processor time is the limit
+    #[arg(long, value_name = "CORES", requires = "command", conflicts_with = "experiment")]
+    quota: Option<f64>,
     /// Results directory: new or empty [default: weir-results/NAME-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -230,7 +234,8 @@ fn given(args: &Args) -> Result<Experiment, Error> {
         None => Service::of_url(None, url.unwrap_or_default())?,
     };
     let (warmup, window) = ("500ms".to_owned(), "2s".to_owned());
-    let length = Length { levels: LEVELS, repetitions: 3, warmup, window, is_checked: true };
+    let length =
+        Length { levels: LEVELS, repetitions: 3, warmup, window, is_checked: true, quota: args.quota };
     given::experiment("service", &[service], &length, &args.flags)
 }
 

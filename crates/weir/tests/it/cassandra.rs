@@ -3,11 +3,13 @@
 //! The tests share one node, each with a keyspace of its own; those that break nodes have a cluster for themselves.
 
 use crate::load::plan;
+use crate::store_tls::Certificates;
 use crate::support::{Answer, Client, Server, count, is_long, until};
 use kv::proto::{LoadEvent, LoadReport};
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
-use lab_run::harness::CassandraCluster;
+use lab_run::harness::{CassandraCluster, DatabaseOptions};
 use load::{Check, EarlyEnd, Plan};
+use std::fs;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -18,14 +20,50 @@ use store::{Error, Found, Kind, Part, Store, contract};
 pub(crate) const MIXED: &str =
     "get=30,put=20,delete=10,put_if_absent=10,compare_and_put=20,compare_and_delete=10";
 
-/// The URL of a new keyspace on the node that all share. It ends with this process.
+/// The node that all share: with logins, and with TLS for who wants it. It ends with this process.
+struct Node {
+    cluster: CassandraCluster,
+    /// Who signed its certificate.
+    authority: String,
+}
+
+fn node() -> &'static Node {
+    static NODE: OnceLock<Node> = OnceLock::new();
+    NODE.get_or_init(|| {
+        let certificates = Certificates::new();
+        let read = |name: &str| fs::read_to_string(certificates.path(name)).unwrap();
+        let (pem, authority) = (read("127.0.0.1.key") + &read("127.0.0.1.crt"), read("ca.crt"));
+        let settings = [
+            ("authenticator", "PasswordAuthenticator".to_owned()),
+            (
+                "client_encryption_options",
+                format!(
+                    "{{enabled: true, optional: true, ssl_context_factory: {{\
+                     class_name: org.apache.cassandra.security.PEMBasedSslContextFactory, \
+                     parameters: {{private_key: {pem:?}, trusted_certificates: {authority:?}}}}}}}"
+                ),
+            ),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
+        let options = DatabaseOptions { settings, ..DatabaseOptions::default() };
+        let cluster = CassandraCluster::start(1, options).unwrap();
+        let version = cluster.query(0, "SELECT release_version FROM system.local").unwrap();
+        count("Cassandra", &version[0][0]);
+        Node { cluster, authority }
+    })
+}
+
+/// The URL of a new keyspace on it.
 fn keyspace() -> String {
-    static NODE: OnceLock<CassandraCluster> = OnceLock::new();
     static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let node = NODE.get_or_init(|| CassandraCluster::start(1, &[]).unwrap());
-    let version = node.query(0, "SELECT release_version FROM system.local").unwrap();
-    count("Cassandra", &version[0][0]);
-    node.keyspace(&format!("test_{}", COUNT.fetch_add(1, Relaxed))).unwrap()
+    let url = node().cluster.keyspace(&format!("test_{}", COUNT.fetch_add(1, Relaxed))).unwrap();
+    as_user(&url, "cassandra:cassandra")
+}
+
+/// The URL with this login.
+fn as_user(url: &str, login: &str) -> String {
+    let rest = url.rsplit_once('@').map_or_else(|| url.split_once("//").unwrap().1, |(_, rest)| rest);
+    format!("cassandra://{login}@{rest}")
 }
 
 fn open(url: &str) -> Box<dyn Store> {
@@ -68,11 +106,50 @@ fn what_cannot_be_is_told_in_one_line() {
             Kind::Unavailable,
             "cannot reach store cassandra://127.0.0.1:1/k",
         ),
-        (format!("{url}?sslmode=require"), Kind::Unavailable, "cannot reach store"),
+        (format!("{url}?dc=nowhere"), Kind::Config, "has no data center nowhere; there are datacenter1"),
     ] {
-        let error: Error = block_on(open(&url).acquire(Part::WHOLE)).err().unwrap();
-        let said = error.to_string();
-        assert!(error.kind() == kind && said.contains(why) && !said.contains('\n'), "{kind:?}: {said}");
+        check_refused(&url, kind, why);
+    }
+}
+
+fn check_refused(url: &str, kind: Kind, why: &str) {
+    let error: Error = block_on(open(url).acquire(Part::WHOLE)).err().unwrap_or_else(|| panic!("{url}"));
+    let said = error.to_string();
+    assert!(error.kind() == kind && said.contains(why) && !said.contains('\n'), "{kind:?}: {said}");
+    assert!(!said.contains("s%2Fcret") && !said.contains("s/cret"), "{said}");
+}
+
+#[test]
+fn a_login_and_tls_are_what_the_url_says() {
+    let (url, cluster) = (keyspace(), &node().cluster);
+    let (dir, other) = (tempfile::tempdir().unwrap(), Certificates::new());
+    let authority = dir.path().join("ca.crt");
+    fs::write(&authority, &node().authority).unwrap();
+    let (authority, other) = (authority.display(), other.shown("other-ca.crt"));
+    for (user, parameters, has_tls) in [
+        ("plain", "dc=datacenter1".to_owned(), false),
+        ("unchecked", "sslmode=require".to_owned(), true),
+        ("signed", format!("sslmode=verify-ca&sslrootcert={authority}"), true),
+        ("named", format!("sslmode=verify-full&sslrootcert={authority}"), true),
+    ] {
+        cluster.query(0, &format!("CREATE ROLE {user} WITH PASSWORD = 's/cret' AND LOGIN = true")).unwrap();
+        let server =
+            Server::start(&format!("{}?{parameters}", as_user(&url, &format!("{user}:s%2Fcret"))), &[]);
+        let mut client = server.client();
+        client.put(&format!("/kv/{user}"), b"1");
+        assert_eq!(client.get(&format!("/kv/{user}")).text(), "1", "{parameters}");
+        let sessions = cluster.query(0, "SELECT username, ssl_protocol FROM system_views.clients").unwrap();
+        let own: Vec<bool> =
+            sessions.iter().filter(|row| row[0] == user).map(|row| !row[1].is_empty()).collect();
+        assert!(!own.is_empty() && own.iter().all(|tls| *tls == has_tls), "{user}: {own:?}");
+    }
+    let (named, nobody) = (as_user(&url, "named:s%2Fcret"), url.replace("cassandra:cassandra@", ""));
+    for (url, why) in [
+        (nobody, "it asks for a login; write cassandra://USER:PASSWORD@HOST"),
+        (as_user(&url, "named:wrong"), "it refuses the user named with this password"),
+        (format!("{named}?sslmode=verify-full&sslrootcert={other}"), "signed by none of those trusted"),
+    ] {
+        check_refused(&url, Kind::Config, why);
     }
 }
 
@@ -255,7 +332,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, holds: impl Fn() -> bool, is_cut
 }
 
 fn place_of(url: &str) -> SocketAddr {
-    url.split('/').nth(2).unwrap().parse().unwrap()
+    url.split(['/', '@']).nth(3).unwrap().parse().unwrap()
 }
 
 #[test]

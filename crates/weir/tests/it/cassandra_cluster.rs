@@ -2,8 +2,9 @@
 
 use crate::cassandra::{MIXED, check_until};
 use crate::support::{Server, count, is_long, until};
-use lab_run::harness::CassandraCluster;
+use lab_run::harness::{CassandraCluster, DatabaseOptions};
 use rustix::process::Signal;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ const CALM: u64 = 3000;
 
 /// A cluster with one keyspace, and servers over it.
 fn cluster(parameters: &str) -> (CassandraCluster, [Server; 2]) {
-    let cluster = CassandraCluster::start(3, &[]).unwrap();
+    let cluster = CassandraCluster::start(3, DatabaseOptions::default()).unwrap();
     let version = cluster.query(0, "SELECT release_version FROM system.local").unwrap();
     count("Cassandra", &version[0][0]);
     let url = cluster.keyspace("weir").unwrap() + parameters;
@@ -37,7 +38,12 @@ fn break_nodes(cluster: &mut CassandraCluster, over: &AtomicU64, kills: usize, k
             thread::sleep(Duration::from_millis(10));
         }
     };
+    let say = |what: &str| {
+        let mut out = std::io::stderr();
+        writeln!(out, "{what}, after {} operations", over.load(Relaxed)).unwrap();
+    };
     for round in 0..kills {
+        say(&format!("{round} nodes killed, {round} paused"));
         calm(CALM);
         let node = round % 3;
         cluster.kill(node);
@@ -49,7 +55,8 @@ fn break_nodes(cluster: &mut CassandraCluster, over: &AtomicU64, kills: usize, k
         thread::sleep(PAUSE);
         cluster.signal(other, Signal::CONT);
     }
-    for _ in 0..kills_of_all {
+    for round in 0..kills_of_all {
+        say(&format!("{kills} nodes killed, {kills} paused, {round} times all killed"));
         calm(CALM);
         (0..3).for_each(|node| cluster.kill(node));
         cluster.restart_all().unwrap();

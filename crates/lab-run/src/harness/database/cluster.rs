@@ -1,6 +1,6 @@
 //! A private PostgreSQL of three nodes that fails over: Patroni on each, over one etcd. Dropping it kills all and removes the data.
 
-use super::{Account, Options, USER, account, command, postgres, private_dir, program, write};
+use super::{Account, Options, USER, account, command, part_of, postgres, private_dir, program, write};
 use crate::harness::process::{Process, free_ports, kill_within, on_free_ports, poll_until, wait_ready};
 use crate::http::{answers, ask};
 use crate::session::{Patience, Session};
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,20 @@ const TTL: u32 = 6;
 const LOOP_WAIT: u32 = 1;
 const RETRY_TIMEOUT: u32 = 2;
 
+/// Runs a command as the parent of all that it starts, also of what leaves it: Patroni's PostgreSQL does, and would be nobody's part.
+/// 36 is `PR_SET_CHILD_SUBREAPER`.
+const PARENT: &str = "import ctypes, os, signal, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+child = subprocess.Popen(sys.argv[1:])
+signal.signal(signal.SIGTERM, lambda *_: os.kill(child.pid, signal.SIGTERM))
+while True:
+    pid, status = os.wait()
+    if pid == child.pid:
+        sys.exit(os.waitstatus_to_exitcode(status) & 255)
+";
+
 /// See the module.
+#[derive(Debug)]
 pub struct Cluster {
     // Before the directory: fields are dropped in order, and the processes must be gone first.
     etcd: Option<Process>,
@@ -87,11 +100,26 @@ impl Cluster {
     /// Runs `sql` in a database of a node and gives the rows as text.
     pub fn query(&self, node: usize, database: &str, sql: &str) -> Result<Vec<Vec<String>>, Error> {
         let patience = Patience { timeout: TIMEOUT, stop: Arc::clone(&self.options.stop) };
-        let url = format!("postgres://{USER}@127.0.0.1:{}/{database}", self.ports[node]);
+        let url = self.url_on(node, database);
         let session = Session::open(Engine::Postgres, &url, database, patience);
         session
             .and_then(|mut session| session.query(sql))
             .map_err(|why| Error::new(format_args!("{}: `{sql}` failed: {why}", name(node))))
+    }
+
+    /// The processes that run, each called like the part it is.
+    pub(in crate::harness) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        self.nodes.iter_mut().chain([&mut self.etcd]).flatten()
+    }
+
+    /// The URL of a database on a node alone.
+    pub(in crate::harness) fn url_on(&self, node: usize, database: &str) -> String {
+        format!("postgres://{USER}@127.0.0.1:{}/{database}", self.ports[node])
+    }
+
+    /// Where the data of all nodes is.
+    pub(in crate::harness) fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Where the Patroni of a node answers.
@@ -102,7 +130,7 @@ impl Cluster {
     /// Stops the Patroni of a node, or lets it go on. Its PostgreSQL runs and does not know that it is replaced.
     pub fn stop_patroni(&self, node: usize, is_stopped: bool) {
         if let Some(patroni) = &self.nodes[node] {
-            patroni.signal_tree(if is_stopped { Signal::STOP } else { Signal::CONT });
+            patroni.signal_group(if is_stopped { Signal::STOP } else { Signal::CONT });
         }
     }
 
@@ -125,9 +153,9 @@ impl Cluster {
     /// Starts a node that was killed. It follows the leader, or leads if it may.
     pub fn restart(&mut self, node: usize) -> Result<(), Error> {
         let patroni = self.program("patroni")?;
-        let mut command = command(&patroni, &self.home(node), self.account.as_ref());
-        command.arg(self.home(node).join("patroni.yml"));
-        self.nodes[node] = Some(self.run(&mut command, &format!("patroni-{}", name(node)))?);
+        let mut command = command(&python_of(&patroni), &self.home(node), self.account.as_ref());
+        command.args(["-c", PARENT]).arg(patroni).arg(self.home(node).join("patroni.yml"));
+        self.nodes[node] = Some(self.run(&mut command, self.options.cores_of(node), &part_of(node))?);
         Ok(())
     }
 
@@ -182,10 +210,14 @@ impl Cluster {
         })
     }
 
-    fn run(&self, command: &mut std::process::Command, log: &str) -> Result<Process, Error> {
-        let dir = self.options.log.clone().unwrap_or_else(|| self.dir.path().to_owned());
-        let log = dir.join(format!("{log}.log"));
-        Process::guarded(command, &self.options.cores, &log, Signal::TERM, self.dir.path())
+    fn run(
+        &self,
+        command: &mut std::process::Command,
+        cores: &[usize],
+        part: &str,
+    ) -> Result<Process, Error> {
+        let log = self.options.log_of(self.dir.path(), part);
+        Process::guarded(command, cores, &log, Signal::TERM, self.dir.path())
     }
 
     fn start_etcd(&self) -> Result<Process, Error> {
@@ -195,7 +227,7 @@ impl Cluster {
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.args(["--initial-cluster", &format!("default={peer}")]);
-        let mut etcd = self.run(&mut command, "etcd")?;
+        let mut etcd = self.run(&mut command, &self.options.cores, "etcd")?;
         wait_ready(slice::from_mut(&mut etcd), TIMEOUT, &self.options.stop, || {
             answers(&client, "/health", |status| status == 200)
         })?;
@@ -234,6 +266,13 @@ impl Cluster {
         );
         write(&home.join("patroni.yml"), &text, self.account.as_ref())
     }
+}
+
+/// The Python that a program runs by, as its first line says: the first one in the PATH may be closed to another user.
+fn python_of(program: &Path) -> PathBuf {
+    let text = fs::read_to_string(program).unwrap_or_default();
+    let first = text.lines().next().and_then(|line| line.strip_prefix("#!")).map(str::trim);
+    PathBuf::from(first.filter(|path| Path::new(path).is_file()).unwrap_or("/usr/bin/python3"))
 }
 
 fn name(node: usize) -> String {

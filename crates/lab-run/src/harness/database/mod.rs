@@ -4,18 +4,22 @@
 //! What differs between products is a [`Product`]. Durability stays on: each commit is flushed, as is the servers' own default, unless
 //! the settings say otherwise.
 
+mod cassandra;
 mod cluster;
 mod mariadb;
+mod nodes;
 mod postgres;
 
+pub use cassandra::CassandraCluster;
 pub use cluster::Cluster;
+pub(super) use nodes::Nodes;
 
 use super::disk;
 use super::files::{cannot_write, program};
 use super::process::{Process, blind, complete, free_ports, on_free_ports, poll_until, wait_ready};
 use crate::session::{Patience, Session};
 use kv::Error;
-use lab_data::experiment::Engine;
+use lab_data::experiment::{DATABASE, Engine};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,6 +45,8 @@ const USER: &str = "weir";
 pub struct Options {
     /// Where it runs; empty: wherever we may.
     pub cores: Vec<usize>,
+    /// Of a cluster, where each node runs; of those that are not here: as above.
+    pub node_cores: Vec<Vec<usize>>,
     /// Server settings by name.
     pub settings: BTreeMap<String, String>,
     /// By how much every flush to its disk takes longer than it does here.
@@ -49,10 +55,26 @@ pub struct Options {
     pub is_disk_broken: bool,
     /// Folders to make its data directory in; the first that its user can reach is taken, after them the temporary one.
     pub parents: Vec<PathBuf>,
-    /// Where it says what goes wrong; by default a file in its directory, which is gone with it.
+    /// Where it says what goes wrong; of a cluster a folder. By default in its directory, which is gone with it.
     pub log: Option<PathBuf>,
     /// Set, it is not waited for any more.
     pub stop: Arc<AtomicBool>,
+}
+
+impl Options {
+    fn cores_of(&self, node: usize) -> &[usize] {
+        self.node_cores.get(node).unwrap_or(&self.cores)
+    }
+
+    /// The file where a process of a cluster says what goes wrong.
+    fn log_of(&self, dir: &Path, part: &str) -> PathBuf {
+        self.log.as_deref().unwrap_or(dir).join(format!("{part}.log"))
+    }
+}
+
+/// The part that a node of a cluster is.
+fn part_of(node: usize) -> String {
+    format!("{DATABASE}-{}", node + 1)
 }
 
 /// What differs between products.

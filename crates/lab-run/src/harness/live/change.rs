@@ -1,12 +1,12 @@
 //! What is changed of a running target for a trial, and unmade after it: injected faults, caps, quotas, the link, the commit.
 
 use super::{LiveRunner, device_number};
-use crate::harness::sizes::LOWERED;
+use crate::harness::sizes::{LOWERED, RAISED};
 use crate::http::ask;
 use crate::sampler::Cap;
 use kv::Error;
 use kv::proto::INJECT;
-use lab_data::experiment::{DATABASE, Target, Workload};
+use lab_data::experiment::{DATABASE, SERVER, Target, Workload};
 use lab_data::results::{Change, SLOWER_GENERATOR, SLOWER_SERVER};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const MINIMAL_FAULT: &str = "cpu=0.001us";
 fn fault_of(change: &Change) -> Option<&str> {
     match change.name.as_str() {
         SLOWER_SERVER => Some("cpu"),
-        SLOWER_GENERATOR | "link" | "write_cap" | "commit" | "database_cpu" => None,
+        SLOWER_GENERATOR | "link" | "write_cap" | "commit" | "server_quota" | "database_cpu" => None,
         fault => Some(fault),
     }
 }
@@ -44,7 +44,8 @@ impl LiveRunner<'_> {
             self.changed = None;
         }
         // A server that is gone has taken it with it.
-        let runs = self.started.server.as_mut().is_some_and(|server| server.process.ended().is_none());
+        let mut servers = self.started.servers.iter_mut();
+        let runs = servers.len() > 0 && servers.all(|server| server.process.ended().is_none());
         if self.in_round && runs {
             self.tell("DELETE", INJECT)?;
         }
@@ -64,7 +65,10 @@ impl LiveRunner<'_> {
             self.inject(false)?;
         }
         // A delay of 0 would be none.
-        let make = |change: &Change| self.set(&change.name, LOWERED, (change.added_us.round() as u64).max(1));
+        let make = |change: &Change| {
+            let rate = if change.name == "server_quota" { RAISED } else { LOWERED };
+            self.set(&change.name, rate, (change.added_us.round() as u64).max(1))
+        };
         change.map_or(Ok(()), make)
     }
 
@@ -72,6 +76,7 @@ impl LiveRunner<'_> {
     fn set(&mut self, name: &str, factor: f64, added_us: u64) -> Result<(), Error> {
         match name {
             "link" => self.connect(factor),
+            "server_quota" => self.fleet.limits.scale_quotas(|part| part == SERVER, factor),
             "database_cpu" => self.fleet.limits.scale_quotas(|part| part.starts_with(DATABASE), factor),
             "commit" => self.fleet.delay_commits(added_us),
             // The server is told of its faults, and caps are lifted, for every trial.
@@ -96,9 +101,12 @@ impl LiveRunner<'_> {
         }
     }
 
-    /// Tells the server something that it has nothing to answer to.
+    /// Tells all servers something that they have nothing to answer to.
     fn tell(&self, method: &str, path: &str) -> Result<(), Error> {
-        let url = self.url().unwrap_or_default();
+        self.urls().iter().try_for_each(|url| LiveRunner::tell_one(url, method, path))
+    }
+
+    fn tell_one(url: &str, method: &str, path: &str) -> Result<(), Error> {
         let (status, body) = ask(method, url, path, INJECT_MAX).map_err(|error| {
             Error::new(format_args!("the server did not answer {method} {path}: {error}"))
         })?;

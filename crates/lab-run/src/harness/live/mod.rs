@@ -4,6 +4,7 @@
 mod change;
 mod start;
 
+use super::database::Nodes;
 use super::fleet::Fleet;
 use super::link::Link;
 use super::process::{Listening, Process, on_free_ports};
@@ -13,10 +14,10 @@ use super::services::{self, Services};
 use super::sizes::of_server;
 use super::{Runner, TargetRun, environment, faults, load};
 use crate::http::ask;
-use crate::sampler::{Cap, Context, Database, Samplers, device_of};
+use crate::sampler::{Cap, Context, Samplers, device_of};
 use kv::Error;
 use kv::proto::HEALTHZ;
-use lab_data::experiment::{Commands, Fresh, GENERATOR, Target, Workload};
+use lab_data::experiment::{Commands, Fresh, GENERATOR, SERVER, Target, Workload};
 use lab_data::results::{Change, Resource, SLOWER_GENERATOR, Trial};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -52,7 +53,8 @@ pub(super) struct LiveRunner<'a> {
 struct Started {
     services: Option<Services>,
     link: Option<Link>,
-    server: Option<Listening>,
+    /// Several share the store.
+    servers: Vec<Listening>,
     /// Before databases that are cut off at some time.
     database_links: Vec<Link>,
     /// Where the library is that is preloaded into the server.
@@ -88,17 +90,17 @@ impl<'a> LiveRunner<'a> {
         })
     }
 
-    /// The address the requests go to; where there is a link, the link's.
-    fn load_url(&self) -> &str {
-        self.started.link.as_ref().map(|link| link.url.as_str()).or(self.url()).unwrap_or_default()
+    /// The addresses the requests go to; where there is a link, the link's.
+    fn load_urls(&self) -> Vec<String> {
+        self.started.link.as_ref().map_or_else(|| self.urls(), |link| vec![link.url.clone()])
     }
 
-    /// The address of the server.
-    fn url(&self) -> Option<&str> {
+    /// The addresses of the servers.
+    fn urls(&self) -> Vec<String> {
         match &self.target_run.subject.target {
-            Target::Url { url } => Some(url),
-            Target::Command(_) => self.started.services.as_ref().map(|services| services.url.as_str()),
-            _ => self.started.server.as_ref().map(|server| server.url.as_str()),
+            Target::Url { url } => vec![url.clone()],
+            Target::Command(_) => self.started.services.iter().map(|services| services.url.clone()).collect(),
+            _ => self.started.servers.iter().map(|server| server.url.clone()).collect(),
         }
     }
 
@@ -109,7 +111,7 @@ impl<'a> LiveRunner<'a> {
 
     /// The processes of the target, each called like the part it is.
     fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
-        let server = self.started.server.iter_mut().map(|server| &mut server.process);
+        let server = self.started.servers.iter_mut().map(|server| &mut server.process);
         let services = self.started.services.iter_mut().flat_map(|services| &mut services.running);
         let links = self.started.link.iter_mut().chain(&mut self.started.database_links);
         let link = links.map(|link| &mut link.process);
@@ -121,19 +123,15 @@ impl<'a> LiveRunner<'a> {
         let parts = self.processes().map(|process| (process.name.clone(), process.pid())).collect();
         let cores: BTreeSet<usize> =
             self.target_run.placements.iter().flat_map(|placement| &placement.cores).copied().collect();
-        let databases = self.fleet.members().map(|(database, server)| Database {
-            part: database.part.clone(),
-            engine: database.engine,
-            url: self.fleet.url(server),
-        });
         Context {
             parts,
             cores: cores.into_iter().collect(),
             data: self.data_dir().map(Path::to_owned),
             // Of a strange server nothing is asked that it might not end.
-            url: self.url().filter(|_| self.started.services.is_none()).map(str::to_owned),
-            load_url: Some(self.load_url().to_owned()),
-            databases: databases.collect(),
+            urls: if self.started.services.is_none() { self.urls() } else { Vec::new() },
+            load_urls: self.load_urls(),
+            databases: self.fleet.databases(),
+            cassandra: self.fleet.nodes.as_ref().map(Nodes::cassandra).unwrap_or_default(),
             cap: self.cap.clone(),
             link: self.started.link.as_ref().map(|link| link.asked.clone()),
             ends_only: !self.target_run.subject.sampling,
@@ -174,7 +172,7 @@ impl<'a> LiveRunner<'a> {
         let run = load::Run {
             options,
             planned,
-            url: self.load_url(),
+            urls: &self.load_urls(),
             // Another for each trial: the same requests again would find what the last ones left in the cache.
             seed: experiment.seed.wrapping_add(self.ran),
             is_filled: Cell::new(is_filled),
@@ -201,8 +199,7 @@ impl<'a> LiveRunner<'a> {
 
     /// The same on a fresh target, with the faults of the experiment beside it.
     fn run_with_faults(&mut self, planned: &Planned, context: &Context) -> Trial {
-        let (TargetRun { experiment, subject, options, .. }, url) =
-            (self.target_run, self.load_url().to_owned());
+        let (TargetRun { experiment, subject, options, .. }, urls) = (self.target_run, self.load_urls());
         let (seed, cores) = (experiment.seed.wrapping_add(self.ran), self.target_run.cores_of(GENERATOR));
         let (sender, window) = mpsc::channel();
         let (faults, length) = (experiment.faults_of(subject), planned.length.window.0);
@@ -212,7 +209,7 @@ impl<'a> LiveRunner<'a> {
             let run = load::Run {
                 options,
                 planned,
-                url: &url,
+                urls: &urls,
                 seed,
                 is_filled: Cell::new(false),
                 cores,
@@ -254,7 +251,10 @@ impl Runner for LiveRunner<'_> {
                 let cores_of = |part: &str| self.target_run.cores_of(part);
                 let is_broken = |part: &str| experiment.breaks_disk(part);
                 let start = || Services::start(commands, options, cores_of, is_broken);
-                self.started.services = Some(on_free_ports(start)?);
+                let services = self.started.services.insert(on_free_ports(start)?);
+                for process in services.running.iter().filter(|process| process.name == SERVER) {
+                    self.fleet.limits.take(SERVER, process.pid())?;
+                }
                 self.connect(1.0)?;
             }
             Target::Url { url } => {
@@ -289,6 +289,7 @@ impl Runner for LiveRunner<'_> {
             ("link", link),
         ];
         facts.extend(own.into_iter().filter_map(|(name, fact)| Some((name.to_owned(), fact?))));
+        facts.extend(self.fleet.nodes.iter().map(|nodes| ("cluster".to_owned(), nodes.describe())));
         if let Target::Command(commands) = target {
             facts.extend(services::describe(commands, &options.program));
         }
@@ -321,10 +322,13 @@ impl Runner for LiveRunner<'_> {
 
     fn interventions(&mut self, workload: &Workload) -> Result<Vec<String>, Error> {
         let target = &self.target_run.subject.target;
-        let Target::Weir { .. } = target else { return Ok(vec![SLOWER_GENERATOR.to_owned()]) };
+        let Target::Weir { .. } = target else {
+            let quota = target.quota().server.map(|_| "server_quota");
+            return Ok([SLOWER_GENERATOR].into_iter().chain(quota).map(str::to_owned).collect());
+        };
         self.revive()?;
         self.prepare(workload)?;
-        let only_stats = Context { url: self.url().map(str::to_owned), ..Context::default() };
+        let only_stats = Context { urls: self.urls(), ..Context::default() };
         let own = [
             ("link", target.link().is_some_and(|link| link.rate.is_some())),
             ("write_cap", workload.write_cap.is_some()),

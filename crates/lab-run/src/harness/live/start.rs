@@ -54,11 +54,11 @@ impl LiveRunner<'_> {
     pub(super) fn serve(&mut self, args: &[String], flags: &[String]) -> Result<(), Error> {
         // The old one ends before the new one claims the stores, and takes with it what it kept in memory.
         self.started.link = None;
-        self.started.server = None;
+        self.started.servers.clear();
         if self.started.stores.iter().any(|store| store.starts_with("memory:")) {
             self.started.preloaded.clear();
         }
-        let TargetRun { experiment, subject, options, .. } = self.target_run;
+        let TargetRun { experiment, subject, .. } = self.target_run;
         let mut args: Vec<String> = args.iter().chain(flags).cloned().collect();
         // Only a server of the lab can be made slower while it runs.
         if experiment.slows_servers() && !args.iter().any(|arg| arg == LAB) {
@@ -66,7 +66,18 @@ impl LiveRunner<'_> {
         }
         let (args, failing) = without_fail(args);
         self.started.failing = failing;
-        let cores = self.target_run.cores_of(SERVER);
+        for part in subject.target.servers() {
+            let server = self.serve_one(&part, &args)?;
+            self.started.servers.push(server);
+        }
+        self.started.serving = flags.to_vec();
+        self.connect(1.0)
+    }
+
+    /// Starts the server that is called `part`.
+    fn serve_one(&mut self, part: &str, args: &[String]) -> Result<Listening, Error> {
+        let TargetRun { experiment, subject, options, .. } = self.target_run;
+        let cores = self.target_run.cores_of(part);
         let mut command = Command::new(&options.program);
         // Where it is started again, clients must find it.
         let port = if experiment.faults.is_empty() { 0 } else { free_ports(1)?[0] };
@@ -79,13 +90,13 @@ impl LiveRunner<'_> {
         command.args(args);
         // A database flushes what is in it; what is in the server's own directory the server flushes.
         let delay = subject.target.flush_delay().filter(|_| !self.started.data.is_empty());
-        let is_broken = experiment.breaks_disk(SERVER);
+        let is_broken = experiment.breaks_disk(part);
         if delay.is_some() || is_broken {
             let shim = temporary_dir(&options.dir, "shim-")?;
             disk::preload(&mut command, delay.map(|delay| delay.0), is_broken, shim.path())?;
             self.started.shim = Some(shim);
         }
-        let process = Process::weir(&mut command, cores, &options.dir.join("server.log"))?;
+        let process = Process::weir(&mut command, cores, &options.dir.join(format!("{part}.log")))?;
         let Listening { mut process, lines, url } = Listening::wait(process, &options.stop)?;
         wait_ready(slice::from_mut(&mut process), READY_MAX, &options.stop, || {
             answers(&url, READYZ, |status| status == 200)
@@ -93,10 +104,8 @@ impl LiveRunner<'_> {
         if delay.is_some() || is_broken {
             disk::verify(process.pid())?;
         }
-        self.fleet.limits.take(SERVER, process.pid())?;
-        self.started.serving = flags.to_vec();
-        self.started.server = Some(Listening { process, lines, url });
-        self.connect(1.0)
+        self.fleet.limits.take(part, process.pid())?;
+        Ok(Listening { process, lines, url })
     }
 
     /// Sets the link between generator and server, if the target has one, with its rate times `factor`.
@@ -104,7 +113,8 @@ impl LiveRunner<'_> {
         self.started.link = None;
         let TargetRun { experiment, subject, options, .. } = self.target_run;
         let wanted = subject.target.link().or(experiment.cuts_off(SERVER).then_some(NO_LIMITS));
-        let (Some(wanted), Some(url)) = (wanted, self.url()) else { return Ok(()) };
+        let urls = self.urls();
+        let (Some(wanted), Some(url)) = (wanted, urls.first()) else { return Ok(()) };
         let rate = wanted.rate.map(|BitRate(bits)| BitRate(bits * factor));
         let wanted = experiment::Link { rate, ..wanted };
         let to = address(url).unwrap_or_default();
@@ -116,7 +126,7 @@ impl LiveRunner<'_> {
     pub(super) fn prepare(&mut self, workload: &Workload) -> Result<(), Error> {
         match &self.target_run.subject.target {
             Target::Weir { args, .. }
-                if self.started.server.is_none() || self.started.serving != workload.serve =>
+                if self.started.servers.is_empty() || self.started.serving != workload.serve =>
             {
                 self.serve(args, &workload.serve)?;
             }

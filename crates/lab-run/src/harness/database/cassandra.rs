@@ -1,11 +1,12 @@
 //! A private cluster of Cassandra nodes on 127.0.0.1, 127.0.0.2, …: processes that are gone with their owner, as those of the
-//! databases.
+//! databases. Where they ask for a login, `cassandra` with the password `cassandra` may do everything.
 //!
 //! Durability stays on: a node answers a write when its commit log is flushed.
 
-use super::files::{cannot_write, program};
-use super::process::{Process, on_free_ports, wait_ready};
+use super::{Options, part_of, private_dir, program};
 use crate::cql::CqlSession;
+use crate::harness::files::cannot_write;
+use crate::harness::process::{Process, on_free_ports, wait_ready};
 use kv::Error;
 use rustix::process::Signal;
 use std::fs;
@@ -13,12 +14,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::slice;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long a node may take until it answers: half a minute where other programs have the processors.
-const TIMEOUT: Duration = Duration::from_secs(180);
+/// How long a node may take until it answers: ten seconds, and minutes where other programs have the processors.
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// The heap of a node, in MiB.
@@ -63,7 +63,7 @@ pub struct CassandraCluster {
     port: u16,
     /// Among the nodes, likewise.
     storage_port: u16,
-    cores: Vec<usize>,
+    options: Options,
 }
 
 #[derive(Debug)]
@@ -73,15 +73,12 @@ struct Node {
 }
 
 impl CassandraCluster {
-    /// Starts so many nodes, on `cores` or wherever we may, and waits until each answers and sees all others.
-    pub fn start(nodes: u8, cores: &[usize]) -> Result<CassandraCluster, Error> {
-        let dir = tempfile::Builder::new().prefix("weir-cassandra-").tempdir_in("/var/tmp");
-        let dir = dir.or_else(|_| tempfile::tempdir());
-        let dir =
-            dir.map_err(|error| Error::new(format_args!("no folder for the data of Cassandra: {error}")))?;
+    /// Starts so many nodes, and waits until each answers and sees all others. Settings are those of `cassandra.yaml`.
+    pub fn start(nodes: u8, options: Options) -> Result<CassandraCluster, Error> {
+        let dir = private_dir("cassandra", &options.parents, None)?;
         let nodes: Vec<Node> =
             (1..=nodes).map(|last| Node { ip: Ipv4Addr::new(127, 0, 0, last), process: None }).collect();
-        let mut cluster = CassandraCluster { nodes, dir, port: 0, storage_port: 0, cores: cores.to_owned() };
+        let mut cluster = CassandraCluster { nodes, dir, port: 0, storage_port: 0, options };
         on_free_ports(|| {
             (cluster.port, cluster.storage_port) = (cluster.free_port()?, cluster.free_port()?);
             // The first one is the seed of the others.
@@ -116,6 +113,21 @@ impl CassandraCluster {
         rows.map_err(|why| Error::new(format_args!("Cassandra: `{cql}` failed: {why}")))
     }
 
+    /// Waits until all nodes that run answer and see each other.
+    pub(in crate::harness) fn settle(&mut self) -> Result<(), Error> {
+        self.run(0..0)
+    }
+
+    /// The processes that run, each called like the part it is.
+    pub(in crate::harness) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        self.nodes.iter_mut().filter_map(|node| node.process.as_mut())
+    }
+
+    /// Where the data of all nodes is.
+    pub(in crate::harness) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// The process id of a node; `None` while it is away.
     pub fn pid(&self, node: usize) -> Option<u32> {
         self.nodes[node].process.as_ref().map(Process::pid)
@@ -145,7 +157,8 @@ impl CassandraCluster {
         self.run(0..self.nodes.len())
     }
 
-    fn address(&self, node: usize) -> SocketAddr {
+    /// Where clients reach a node.
+    pub(in crate::harness) fn address(&self, node: usize) -> SocketAddr {
         (self.nodes[node].ip, self.port).into()
     }
 
@@ -168,15 +181,17 @@ impl CassandraCluster {
         let running = self.nodes.iter().filter(|node| node.process.is_some()).count();
         for node in 0..self.nodes.len() {
             let Some(mut process) = self.nodes[node].process.take() else { continue };
-            let ready = wait_ready(slice::from_mut(&mut process), TIMEOUT, &AtomicBool::new(false), || {
-                let peers =
-                    self.query(node, "SELECT peer FROM system.peers_v2").map_err(|why| why.to_string())?;
-                if peers.len() + 1 >= running {
-                    Ok(())
-                } else {
-                    Err(format!("it sees {} nodes", peers.len()))
-                }
-            });
+            let ready =
+                wait_ready(slice::from_mut(&mut process), TIMEOUT, &self.options.stop.clone(), || {
+                    let peers = self
+                        .query(node, "SELECT peer FROM system.peers_v2")
+                        .map_err(|why| why.to_string())?;
+                    if peers.len() + 1 >= running {
+                        Ok(())
+                    } else {
+                        Err(format!("it sees {} nodes", peers.len()))
+                    }
+                });
             self.nodes[node].process = Some(process);
             ready?;
         }
@@ -184,7 +199,7 @@ impl CassandraCluster {
     }
 
     fn spawn(&self, node: usize) -> Result<Process, Error> {
-        let home = self.dir.path().join(format!("node-{}", node + 1));
+        let home = self.dir.path().join(part_of(node));
         fs::create_dir_all(&home).map_err(|error| cannot_write(&home, error))?;
         let write = |name: &str, text: &str| {
             let path = home.join(name);
@@ -203,6 +218,7 @@ impl CassandraCluster {
             command.args(["--add-opens", &format!("{open}=ALL-UNNAMED")]);
             command.args(["--add-exports", &format!("{open}=ALL-UNNAMED")]);
         }
+        let has_logins = self.options.settings.contains_key("authenticator");
         let properties = [
             ("cassandra.config", format!("file://{}", yaml.display())),
             ("logback.configurationFile", logback.display().to_string()),
@@ -211,19 +227,23 @@ impl CassandraCluster {
             // There is no cluster that one would have to wait for.
             ("cassandra.ring_delay_ms", "1000".to_owned()),
             ("cassandra.skip_wait_for_gossip_to_settle", "0".to_owned()),
-            ("cassandra.superuser_setup_delay_ms", "-1".to_owned()),
+            ("cassandra.superuser_setup_delay_ms", if has_logins { "0" } else { "-1" }.to_owned()),
+            // Of passwords that are no secrets.
+            ("cassandra.auth_bcrypt_gensalt_log2_rounds", "4".to_owned()),
         ];
         command.args(properties.map(|(name, value)| format!("-D{name}={value}")));
         command.arg("-cp").arg(format!("{}:{}/*", home.display(), jars()?.display()));
         command.arg("org.apache.cassandra.service.CassandraDaemon").current_dir(&home);
-        let log = self.dir.path().join(format!("node-{}.log", node + 1));
-        Process::guarded(&mut command, &self.cores, &log, Signal::KILL, self.dir.path())
+        let log = self.options.log_of(self.dir.path(), &part_of(node));
+        Process::guarded(&mut command, self.options.cores_of(node), &log, Signal::KILL, self.dir.path())
     }
 
     fn yaml(&self, node: usize, home: &Path) -> String {
         let (ip, home) = (self.nodes[node].ip, home.display());
         let token = i128::from(i64::MIN) + (1_i128 << 64) * node as i128 / self.nodes.len() as i128;
         let CassandraCluster { port, storage_port, .. } = self;
+        let more = self.options.settings.iter().map(|(name, value)| format!("{name}: {value}\n"));
+        let more: String = more.collect();
         format!(
             "cluster_name: weir\n\
              initial_token: {token}\n\
@@ -248,7 +268,8 @@ impl CassandraCluster {
              memtable_heap_space: 64MiB\n\
              memtable_offheap_space: 64MiB\n\
              file_cache_size: 32MiB\n\
-             key_cache_size: 8MiB\n"
+             key_cache_size: 8MiB\n\
+             {more}"
         )
     }
 }
