@@ -61,6 +61,9 @@ const LATE: &str = "PostgreSQL’s sessions hand in commits, log syncs and block
 const SAMPLING: &str = "Sampling of sockets is done by the lab and is not counted in the processor time of any part. To measure how much \
      goodput all sampling costs, run experiments/sampling.toml and weir compare.";
 
+const PAXOS: &str = "Cassandra: a write that nobody disturbs is three Paxos writes (promise, proposal, commit) for one row on each \
+     node; more of them are rounds that were begun again, because another server wrote the same row.";
+
 /// Growth in a second.
 const RATE: How = PerSecond(1.0);
 
@@ -88,6 +91,10 @@ pub const FIGURES: &[Figure] = &[
     figure("rollbacks_per_sec", Databases, "rollbacks", "per s", "*.rollbacks", RATE).but(LATE),
     figure("blocks_read_per_sec", Databases, "pages read", "per s", "*.blocks_read", RATE).but(LATE),
     figure("row_lock_waits_per_sec", Databases, "row lock waits", "per s", "*.row_lock_waits", RATE),
+    figure("row_writes_per_sec", Databases, "rows written", "per s", "*.row_writes", RATE),
+    figure("paxos_writes_per_sec", Databases, "Paxos writes", "per s", "*.paxos_writes", RATE).but(PAXOS),
+    figure("compactions", Databases, "compactions", "per trial", "*.compactions", Growth),
+    figure("dropped_messages", Databases, "dropped messages", "per trial", "*.dropped_messages", Growth),
     figure("checkpoints", Databases, "checkpoints", "per trial", "*.checkpoints", Growth),
     figure("connections", Databases, "connections", "", "*.connections", Gauge),
     figure("threads", Processes, "threads", "", "*.threads", Gauge),

@@ -44,6 +44,15 @@ pub enum Shown {
 }
 
 impl Shown {
+    /// The same of a change that raises what may go through: what a limit gains is the mirror image of a loss.
+    fn of_change(loss: &Estimate, expected: f64, as_delay: f64, busy: f64) -> Shown {
+        if expected >= 0.0 {
+            return Shown::of(loss, expected, as_delay, busy);
+        }
+        let gain = Estimate { mean: -loss.mean, low: -loss.high, high: -loss.low, ..*loss };
+        Shown::of(&gain, -expected, as_delay, busy)
+    }
+
     /// A limit loses `expected`, what is no limit nothing: the interval of the loss lies on one side of the middle between them. Where
     /// it does not, how `busy` the resource is, 0–1, decides between the two if the interval holds that one.
     fn of(loss: &Estimate, expected: f64, as_delay: f64, busy: f64) -> Shown {
@@ -127,7 +136,7 @@ fn effect(resources: &[Resource], made: &[&Intervention], name: &str, level: u32
         expected_loss,
         as_delay,
         loss,
-        shown: Shown::of(&loss, expected_loss, as_delay, busy),
+        shown: Shown::of_change(&loss, expected_loss, as_delay, busy),
         elasticity: Estimate::of(&ratios)?,
     })
 }
@@ -175,7 +184,7 @@ impl Due {
         // Every client's cycle is longer by it.
         let cycle_us = f64::from(base.level) / attempts_per_sec * 1e6;
         let as_delay = added_us / (cycle_us + added_us) / loss;
-        let known = loss.is_finite() && loss >= LOSS_LEAST && as_delay.is_finite();
+        let known = loss.is_finite() && loss.abs() >= LOSS_LEAST && as_delay.is_finite();
         let busy = raised.map_or(1.0, full);
         known.then(|| Due { of: raised.map(|of| of.name.clone()), loss, as_delay, busy })
     }

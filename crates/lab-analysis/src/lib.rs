@@ -22,7 +22,7 @@ pub mod waits;
 mod waiting;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
-pub use bottleneck::{Blocked, Bottleneck, Ceiling, Evidence, Grade, Growth, RULES, Reason};
+pub use bottleneck::{Blocked, Bottleneck, Ceiling, Evidence, Grade, Growth, Help, RULES, Reason};
 pub use capacity::{Capacity, Decline};
 pub use checks::{CHECKS, Check, Checked, Confidence, Outcome, Trust};
 pub use compare::{Comparison, MEASURES, compare};
@@ -30,6 +30,7 @@ pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
 pub use interventions::{Effect, Shown, headroom_is_decided};
 pub use knee::Knee;
+pub use outside::Outside;
 pub use population::{Place, Population};
 pub use rate_search::{Searched, Tried, UnderLimit};
 pub use rows::{Excluded, FastFail, OfRun, Row, Use};

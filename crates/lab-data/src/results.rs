@@ -152,7 +152,7 @@ pub const SLOWER_SERVER: &str = "server_cpu";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// Its name: [`SLOWER_GENERATOR`], [`SLOWER_SERVER`]; `cpu`, `worker`, `delay`, `lock`, `store_worker`, `flush` of the server; `link`,
-    /// `write_cap`, `commit`, `database_cpu` of the lab.
+    /// `write_cap`, `commit`, `server_quota`, `database_cpu` of the lab.
     pub name: String,
     /// The resources whose demand it raises, by their names in [`Results::resources`]; empty of a control, which raises none.
     pub raises: Vec<String>,
@@ -303,11 +303,13 @@ pub enum Limit {
     AcceptQueue,
     /// A disk, for whatever it is used.
     Disk,
+    /// Times in which all threads stand still, as for a garbage collector.
+    Pauses,
 }
 
 impl Limit {
     /// All of them, in their order, and what the report calls them.
-    const NAMES: [(Limit, &str); 20] = [
+    const NAMES: [(Limit, &str); 21] = [
         (Limit::ServerCpu, "server CPU"),
         (Limit::ServerQuota, "server CPU (quota)"),
         (Limit::ServerWorkers, "server workers"),
@@ -328,6 +330,7 @@ impl Limit {
         (Limit::Downstream, "downstream service"),
         (Limit::AcceptQueue, "accept queue"),
         (Limit::Disk, "disk"),
+        (Limit::Pauses, "pauses of all threads"),
     ];
 
     /// All of them, in their order.

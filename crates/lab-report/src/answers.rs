@@ -97,6 +97,9 @@ fn limit(found: &WorkloadFindings) -> Answer {
         }
         None => "next limit: unknown".to_owned(),
     });
+    // Of a service that is seen from outside hardly any next limit is known, and what would help is the question.
+    let is_outside = bottleneck.named.iter().any(|of| of.blocked.is_some());
+    let next = sentences::help_in_short(found).filter(|_| is_outside).or(next);
     let said = |said: &str, why: &str| answer("limit", said.to_owned(), [Some(why.to_owned())]);
     match bottleneck.grade {
         Grade::Confirmed => answer("limit", format!("{named}, {busy} (confirmed)"), [next]),
@@ -109,8 +112,9 @@ fn limit(found: &WorkloadFindings) -> Answer {
             let busy = format!("{} busy at {}", percent(most, 0), count(clients, "client"));
             answer("limit", format!("{named}, {busy} (suspected)"), [next])
         }
-        Grade::Delay if !named.is_empty() && bottleneck.named.iter().any(|of| of.blocked.is_some()) => {
-            answer("limit", format!("a delay: {named}, {busy}"), [Some("more clients get more".to_owned())])
+        Grade::Delay if is_outside => {
+            let more = Some("more clients get more".to_owned());
+            answer("limit", format!("a delay: {named}, {busy}"), [more, next])
         }
         Grade::Delay => said("a delay", "no resource is saturated: more clients get more"),
         Grade::FastFail => said("it fails fast", "failures rise, goodput does not"),

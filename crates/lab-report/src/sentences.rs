@@ -4,8 +4,8 @@ use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latenc
 use kv::units::{micros, short};
 use lab_analysis::audit::AuditFinding;
 use lab_analysis::{
-    Blocked, Capacity, Dominant, Effect, Evidence, FastFail, Growth, Knee, PublishedSweep, Reason, Row,
-    TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
+    Blocked, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Growth, Knee, Outside, PublishedSweep,
+    Reason, Row, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, Results, SearchEnd, SearchPlan};
 use std::collections::BTreeMap;
@@ -58,8 +58,12 @@ pub(super) fn busy(of: &[Evidence]) -> String {
         Some(Waiting { sessions, places, pooled, .. }) => {
             format!("{sessions:.1} of {places:.0} {} wait", if *pooled { "pool sessions" } else { "clients" })
         }
-        None if of.limit == Some(Limit::OneThread) => format!("{} busy", percent(of.utilization, 0)),
-        None if let Some(blocked) = &of.blocked => blocked_in_short(blocked),
+        None if let Some(blocked) = &of.blocked => match of.limit {
+            Some(Limit::OneThread | Limit::Pauses | Limit::ServerCpu) => {
+                format!("{} busy", percent(of.utilization, 0))
+            }
+            _ => blocked_in_short(blocked),
+        },
         None if limit(of) == of.resource => format!("{} busy", percent(of.utilization, 0)),
         None => format!("{} {} busy", of.resource, percent(of.utilization, 0)),
     };
@@ -68,7 +72,57 @@ pub(super) fn busy(of: &[Evidence]) -> String {
 
 /// What led to knee and limit, beside the table of candidates.
 pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
-    found.knee.iter().map(knee).chain(found.bottleneck.because.iter().map(reason)).collect()
+    let because = found.bottleneck.because.iter().map(reason);
+    found.knee.iter().map(knee).chain(because).chain(help(found)).collect()
+}
+
+/// The intervention that gives a server more.
+const RAISED_QUOTA: &str = "server_quota";
+
+/// What would help, where a limit is named.
+fn help(found: &WorkloadFindings) -> Option<String> {
+    let of = found.bottleneck.help.as_ref()?;
+    let clients =
+        of.clients.map_or_else(String::new, |clients| format!(" with {}", count(clients, "client")));
+    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", where the limit is {then}"));
+    let tried = found.effects.iter().find(|of| of.change.name == RAISED_QUOTA).map_or_else(
+        || " (predicted from these figures)".to_owned(),
+        |of| {
+            let gain = |loss: f64| percent(-loss, 0);
+            let Estimate { mean, low, high, .. } = of.loss;
+            format!(
+                ". Tried: twice the processor time brought {} ({} to {})",
+                gain(mean),
+                gain(high),
+                gain(low)
+            )
+        },
+    );
+    let named = &found.bottleneck.named;
+    // What is seen from outside has no names.
+    let outside = named.iter().find(|of| of.blocked.is_some()).and_then(|of| of.limit);
+    let see = match outside {
+        Some(Limit::OneThread | Limit::ServerCpu) => {
+            " Which functions compute is shown by perf record -g -p PID; that takes CAP_PERFMON, or kernel.perf_event_paranoid of at most 1."
+        }
+        Some(Limit::ServerLock | Limit::Pool) => {
+            " Where they wait is shown by the stacks of its threads (jstack, py-spy, gdb); of another user’s process that takes CAP_SYS_PTRACE."
+        }
+        _ => "",
+    };
+    Some(format!(
+        "What would help: if {} took half of the time, goodput would be about {} req/s{clients}{then}{tried}.{see}",
+        limits(named),
+        short(of.rps)
+    ))
+}
+
+/// The same in a few words: `twice as fast: 466 req/s`.
+pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
+    let of = found.bottleneck.help.as_ref()?;
+    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", then {then}"));
+    let what = if of.clients.is_some() { "half of the delay" } else { "twice as fast" };
+    Some(format!("{what}: {} req/s{then}", short(of.rps)))
 }
 
 /// `30.5 of 32 clients`.
@@ -79,6 +133,9 @@ fn blocked_in_short(of: &Blocked) -> String {
 /// What a service shows from outside.
 fn blocked(of: &Blocked) -> String {
     let mut said = format!("At {} {}: {:.1}.", count(of.clients, "client"), of.seen, of.count);
+    if let Some(thread) = &of.thread {
+        said += &format!(" The busiest thread is {thread}.");
+    }
     if let Some(at_once) = of.at_once {
         said += &format!(
             " Served at once are {at_once:.1} requests (highest goodput × median latency of one client)."
@@ -91,6 +148,25 @@ fn blocked(of: &Blocked) -> String {
         said += &format!(" Those that are served {does}.");
     }
     said
+}
+
+/// What else a service shows.
+fn seen(of: &Outside) -> String {
+    let event = |name: &str, what: &str| {
+        let rate = of.at(name);
+        (rate >= 0.05).then(|| format!("{what}: {rate:.1} per second"))
+    };
+    let time = |share: f64, what: &str| {
+        (share >= 0.01).then(|| format!("{what}: {} of the time", percent(share, 0)))
+    };
+    let all = [
+        event("retransmits", "segments sent again"),
+        event("accept_overflows", "connections that found the accept queue full, on this machine"),
+        time(of.at("window_closed"), "clients that take no more (window closed)"),
+        time(of.collector, "the garbage collector computes"),
+        time(of.silent(50.0), "nobody gets an answer for 50 ms and longer"),
+    ];
+    format!("Also seen: {}.", all.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
 /// What led to the conclusion.
@@ -147,6 +223,7 @@ fn reason(of: &Reason) -> String {
             if *waits { "; most of the time it waits for the one that is named" } else { "" }
         ),
         Reason::Blocked(of) => blocked(of),
+        Reason::Seen(of) => seen(of),
         Reason::NotFollowed { resource } => {
             format!("Slowing {resource} reduced goodput by much less than predicted, so it is not the limit.")
         }

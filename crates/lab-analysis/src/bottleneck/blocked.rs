@@ -20,6 +20,16 @@ const ONE: f64 = 1.5;
 const WHOLE_THREAD: f64 = 0.9;
 /// A processor that is less busy is not what anybody waits for.
 const AT_WORK: f64 = 0.5;
+/// A thread that wants more than it gets computes at least so much itself: else it only waits for a core, and others are the limit.
+const AT_LEAST: f64 = 0.25;
+/// A collector that is busy for so much of the time, or pauses that take so much of it, cost that share of the throughput.
+const HALF: f64 = 0.5;
+/// So much of the time in pauses shows that what the collector does stops the others.
+const PAUSED: f64 = 0.25;
+/// A gap between two answers that is so many times the mean is no chance.
+const NO_CHANCE: f64 = 8.0;
+/// Two numbers that were found in two ways say the same if they differ by no more.
+const AGREE: f64 = 0.25;
 /// So few that it is not seen what those do that are served.
 const HARDLY_ANY: f64 = 0.3;
 /// A pool keeps nobody waiting while it has a place left: so many of the clients are served, give or take chance.
@@ -42,6 +52,8 @@ pub struct Blocked {
     pub served: Option<&'static str>,
     /// Whether it could be read in which system calls threads are.
     pub may_read: bool,
+    /// The name of the thread that is meant, or of the one that is busiest.
+    pub thread: Option<String>,
 }
 
 /// A place where clients can be, in the order in which it is asked.
@@ -79,8 +91,10 @@ struct Sweep<'r> {
     clients: u32,
     high: &'r Outside,
     at_once: Option<f64>,
-    /// Whether the processor is busy at all.
-    computes: bool,
+    /// How busy the processor is.
+    processor: f64,
+    /// The time between two answers, in milliseconds, at the most clients.
+    gap_ms: f64,
     /// Whether clients wait although there are no more of them than are served at once.
     waits_early: bool,
     /// Goodput of the most clients over that of the fewest, over the ratio of clients.
@@ -94,35 +108,70 @@ impl Sweep<'_> {
         (self.high.at(name) - before) / (f64::from(self.clients) - fewest)
     }
 
+    /// Whether the processor is busy enough to be waited for.
+    fn computes(&self) -> bool {
+        self.processor >= AT_WORK
+    }
+
     fn is_linear(&self) -> bool {
         self.linearity.is_some_and(|of| of >= LINEAR)
     }
 
+    /// How many are here that are served, at the most clients. More than clients are here at the fewest are threads of the language's own.
+    fn served_at(&self, name: &str) -> f64 {
+        let own = self.low.map_or(0.0, |(level, of)| (of.at(name) - level).max(0.0));
+        (self.high.at(name) - own).max(0.0)
+    }
+
     /// What those do that are served while others wait: `None` where it is not seen.
-    fn served(&self) -> Option<(&'static str, Limit)> {
+    fn served(&self) -> Option<(&'static str, Limit, f64)> {
         const HOLDERS: &[(&str, &str, Limit)] = &[
             ("disk", "wait for a disk", Limit::Disk),
             ("downstream", "wait for another service", Limit::Downstream),
             ("sleep", "sleep", Limit::Timer),
             ("running", "compute", Limit::OneThread),
         ];
-        let may = |of: &&(&str, &str, Limit)| of.0 != "running" || self.computes;
+        let may = |of: &&(&str, &str, Limit)| of.0 != "running" || self.computes();
         let most =
-            HOLDERS.iter().filter(may).max_by(|a, b| self.high.at(a.0).total_cmp(&self.high.at(b.0)))?;
-        (self.high.at(most.0) >= HARDLY_ANY).then_some((most.1, most.2))
+            HOLDERS.iter().filter(may).max_by(|a, b| self.served_at(a.0).total_cmp(&self.served_at(b.0)))?;
+        let count = self.served_at(most.0);
+        (count >= HARDLY_ANY).then_some((most.1, most.2, count))
+    }
+
+    /// How many are served at once: those that are seen at work where threads are also seen to wait, or where both say the same, else as
+    /// goodput and latency say. Where others disturb the one client that was measured alone, those say too many.
+    fn size(&self) -> Option<f64> {
+        let counted =
+            self.served().filter(|(_, limit, _)| *limit != Limit::OneThread).map(|(.., count)| count);
+        let seen = counted.filter(|count| self.growth("lock") >= LIKELY || self.agrees(*count));
+        seen.or(self.at_once).filter(|count| *count > 0.0)
+    }
+
+    /// Whether as many as goodput and latency say.
+    fn agrees(&self, count: f64) -> bool {
+        self.at_once.is_some_and(|of| (count - of).abs() <= AGREE * of)
+    }
+
+    /// Whether that is one at a time.
+    fn serves_one(&self) -> bool {
+        self.size().is_none_or(|count| count < ONE)
     }
 
     fn evidence(&self, limit: Limit, blocked: Blocked) -> Evidence {
-        let at_once = self.at_once.map_or(0.0, f64::round);
-        let resource = match limit {
-            Limit::Pool if at_once > 0.0 => format!("a pool of {at_once:.0}"),
+        let resource = match (limit, self.size()) {
+            (Limit::Pool, Some(size)) => format!("a pool of {size:.0}"),
             _ => limit.name().to_owned(),
         };
         Evidence {
             id: format!("outside: {resource}"),
             resource,
             kind: ResourceKind::Indication,
-            utilization: if limit == Limit::OneThread { self.high.busiest_thread } else { 0.0 },
+            utilization: match limit {
+                Limit::OneThread => self.high.busiest_thread,
+                Limit::ServerCpu => self.high.computing.min(1.0),
+                Limit::Pauses => self.high.collector.max(self.silent()),
+                _ => 0.0,
+            },
             limit: Some(limit),
             blocked: Some(blocked),
             ..Evidence::default()
@@ -132,7 +181,50 @@ impl Sweep<'_> {
     fn blocked(&self, grade: Grade, seen: &'static str, count: f64, served: Option<&'static str>) -> Blocked {
         // Of a delay any number is served at once.
         let at_once = self.at_once.filter(|_| grade != Grade::Delay);
-        Blocked { grade, seen, count, clients: self.clients, at_once, served, may_read: self.high.may_read }
+        let Outside { may_read, ref busiest_thread_is, .. } = *self.high;
+        Blocked {
+            grade,
+            seen,
+            count,
+            clients: self.clients,
+            at_once,
+            served,
+            may_read,
+            thread: busiest_thread_is.clone(),
+        }
+    }
+
+    /// The share of the time that is spent in gaps between answers that are no chance.
+    fn silent(&self) -> f64 {
+        self.high.silent(NO_CHANCE * self.gap_ms)
+    }
+
+    /// All threads stand still for a good part of the time.
+    fn pauses(&self) -> Option<Evidence> {
+        let is_seen = self.silent() >= PAUSED;
+        let seen = match self.high.collector {
+            share if share >= HALF => "the garbage collector computes",
+            _ => return None,
+        };
+        let grade = if is_seen { Grade::Supported } else { Grade::Suspected };
+        Some(self.evidence(Limit::Pauses, self.blocked(grade, seen, 1.0, None)))
+    }
+
+    /// Its threads together want a core all of the time, and do not get it: others compute, too.
+    fn full_processor(&self) -> Option<Evidence> {
+        (self.high.computing >= WHOLE_THREAD).then(|| {
+            let seen = "threads compute or wait for a core";
+            self.evidence(Limit::ServerCpu, self.blocked(Grade::Suspected, seen, self.high.computing, None))
+        })
+    }
+
+    /// One thread has no more to give. On a busy machine it gets less of a core than it wants.
+    fn full_thread(&self) -> Option<Evidence> {
+        let grade = if self.computes() { Grade::Supported } else { Grade::Suspected };
+        (self.high.busiest_thread >= WHOLE_THREAD && self.processor >= AT_LEAST).then(|| {
+            let blocked = self.blocked(grade, "threads compute all of the time", 1.0, None);
+            self.evidence(Limit::OneThread, blocked)
+        })
     }
 
     /// What a place says.
@@ -149,20 +241,24 @@ impl Sweep<'_> {
             return Some(self.evidence(limit, self.blocked(Grade::Delay, place.seen, count, None)));
         }
         let served = self.served();
+        // Nobody accepts while those that do it compute, or wait for a core.
+        let busy = self.full_thread().or_else(|| self.full_processor());
+        if let Some(found) = busy.filter(|_| place.limit == Limit::AcceptQueue) {
+            return Some(found);
+        }
         let limit = match place.limit {
-            Limit::ServerLock => self.behind_threads(served.map(|(_, limit)| limit)),
+            Limit::ServerLock => self.behind_threads(served.map(|(_, limit, _)| limit)),
             limit => limit,
         };
         // A delay that any number can be in does not keep goodput from growing: something else does.
         let grade = if place.is_delay && place.limit == Limit::Timer { Grade::Suspected } else { sure };
-        let of_lock = served.filter(|_| place.limit == Limit::ServerLock).map(|(does, _)| does);
+        let of_lock = served.filter(|_| place.limit == Limit::ServerLock).map(|(does, ..)| does);
         Some(self.evidence(limit, self.blocked(grade, place.seen, count, of_lock)))
     }
 
     /// What threads wait for that wait for each other, by what those do that are served meanwhile, and how many they are.
     fn behind_threads(&self, served: Option<Limit>) -> Limit {
-        let is_one = self.at_once.is_none_or(|count| count < ONE);
-        match (served, is_one) {
+        match (served, self.serves_one()) {
             (Some(Limit::Disk), _) => Limit::Disk,
             (Some(Limit::OneThread), true) if self.high.busiest_thread >= WHOLE_THREAD => Limit::OneThread,
             (_, false) if !self.waits_early => Limit::Pool,
@@ -172,9 +268,8 @@ impl Sweep<'_> {
 
     /// What the numbers of requests alone say, where no place holds the clients: an event loop, or threads of a language's own.
     fn unseen(&self) -> Evidence {
-        if self.computes && self.high.busiest_thread >= WHOLE_THREAD {
-            let blocked = self.blocked(Grade::Supported, "threads compute all of the time", 1.0, None);
-            return self.evidence(Limit::OneThread, blocked);
+        if let Some(found) = self.full_thread().filter(|_| self.computes() || !self.is_linear()) {
+            return found;
         }
         if self.is_linear() {
             let seen = "requests wait without a thread";
@@ -182,11 +277,17 @@ impl Sweep<'_> {
                 .evidence(Limit::Timer, self.blocked(Grade::Delay, seen, f64::from(self.clients), None));
         }
         let waiting = f64::from(self.clients) - self.at_once.unwrap_or(0.0);
-        let limit =
-            if self.at_once.is_none_or(|count| count < ONE) { Limit::ServerLock } else { Limit::Pool };
-        let blocked =
-            self.blocked(Grade::Suspected, "requests wait without a thread", waiting.max(0.0), None);
-        self.evidence(limit, blocked)
+        if self.silent() >= HALF {
+            let blocked = self.blocked(Grade::Suspected, "nobody gets an answer for long", 1.0, None);
+            return self.evidence(Limit::Pauses, blocked);
+        }
+        let limit = if self.serves_one() { Limit::ServerLock } else { Limit::Pool };
+        // As many are seen at work as goodput and latency say: two ways to the same number.
+        let served = self.served();
+        let is_seen = limit == Limit::Pool && served.is_some_and(|(.., count)| self.agrees(count));
+        let grade = if is_seen { Grade::Supported } else { Grade::Suspected };
+        let does = served.map(|(does, ..)| does).filter(|_| is_seen);
+        self.evidence(limit, self.blocked(grade, "requests wait without a thread", waiting.max(0.0), does))
     }
 }
 
@@ -212,10 +313,14 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
         clients: last.level,
         high,
         at_once,
-        computes: known.iter().any(|of| of.is_hard && of.utilization >= AT_WORK),
+        processor: known.iter().filter(|of| of.is_hard).map(|of| of.utilization).fold(0.0, f64::max),
+        gap_ms: 1e3 / last.rps(),
         waits_early,
         linearity: first.map(|(row, _)| growth(row)),
     };
+    if let Some(found) = sweep.pauses() {
+        return Some(found);
+    }
     // The place with the most clients; of two the one that is asked first.
     let likely = PLACES.iter().filter_map(|place| Some((sweep.growth(place.name), sweep.at(place)?)));
     let most = likely.reduce(|a, b| if b.0 > a.0 + LIKELY { b } else { a });

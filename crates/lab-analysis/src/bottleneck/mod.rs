@@ -7,6 +7,7 @@
 mod blocked;
 mod evidence;
 mod grade;
+mod help;
 mod pressure;
 mod queues;
 mod reason;
@@ -15,6 +16,7 @@ mod rules;
 mod tests;
 
 pub use blocked::Blocked;
+pub use help::Help;
 pub use pressure::{Pressed, Pressure, pressure};
 pub use reason::{Growth, Reason};
 pub use rules::{Case, Conclusion, RULES, Rule};
@@ -54,6 +56,8 @@ pub struct Bottleneck {
     pub candidates: Vec<Evidence>,
     /// What would limit next, if nothing that is named did: never below what is named, nor below the capacity.
     pub next: Option<Evidence>,
+    /// What would follow if what is named took half of its time.
+    pub help: Option<Help>,
     /// Resources that look saturated but do more per busy second the more is asked of them.
     pub load_dependent: Vec<Evidence>,
     /// The levels all this was read at, ascending.
@@ -245,10 +249,15 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     };
     let Conclusion { grade, named, because, .. } = grade::graded(&case, case.conclude(), effects, &levels);
     let evidence = &case.evidence;
+    let because = because.into_iter().chain(Reason::seen(rows)).collect();
+    let next = capacity.rps().and_then(|rps| next(evidence, &named, rps.mean));
+    let winners: Vec<&Evidence> = named.iter().map(|i| &evidence[*i]).collect();
+    let help = help::help(grade, &winners, next.as_ref(), capacity.rps().map(|rps| rps.mean), rows);
     let is_batching = |of: &&Evidence| of.can_limit() && of.saturated() && of.load_dependent;
     Bottleneck {
         grade,
-        next: capacity.rps().and_then(|rps| next(evidence, &named, rps.mean)),
+        next,
+        help,
         named: named.iter().map(|i| evidence[*i].clone()).collect(),
         load_dependent: evidence.iter().filter(is_batching).cloned().collect(),
         levels,
@@ -266,7 +275,10 @@ fn next(evidence: &[Evidence], named: &[usize], capacity_rps: f64) -> Option<Evi
     };
     let winners: Vec<&Evidence> = named.iter().map(|i| &evidence[*i]).collect();
     let of_winners = winners.iter().filter_map(|of| of.ceiling_rps).reduce(f64::max);
-    let may = |of: &Evidence| of.can_limit() && !winners.iter().any(|winner| is_held(of, winner));
+    // What is seen from outside may be a resource that is counted, too.
+    let is_same = |of: &Evidence, winner: &Evidence| winner.blocked.is_some() && winner.limit == of.limit;
+    let is_out = |of: &Evidence| winners.iter().any(|winner| is_held(of, winner) || is_same(of, winner));
+    let may = |of: &Evidence| of.can_limit() && !is_out(of);
     let others = evidence.iter().enumerate().filter(|(i, of)| !named.contains(i) && may(of));
     let ceilings = others.filter_map(|(_, of)| Some((of.ceiling()?, of)));
     let above = ceilings.filter(|(at, _)| at.rps > capacity_rps && Some(at.rps) >= of_winners);

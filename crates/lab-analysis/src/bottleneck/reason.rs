@@ -1,7 +1,8 @@
 //! What led a rule to its conclusion, beside the figures of the resources themselves.
 
 use super::Blocked;
-use crate::rows::FastFail;
+use crate::outside::Outside;
+use crate::rows::{FastFail, Row};
 
 /// What led to a conclusion.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,11 +69,28 @@ pub enum Reason {
     },
     /// What a service shows from outside.
     Blocked(Blocked),
+    /// What else a service shows from outside that costs time.
+    Seen(Outside),
     /// Goodput does not follow the resource that all else speaks for.
     NotFollowed {
         /// That resource.
         resource: String,
     },
+}
+
+/// More than this in a second is worth a word.
+const EVENTS_MIN: f64 = 0.5;
+/// More than this of the time, too.
+const TIME_MIN: f64 = 0.1;
+
+impl Reason {
+    /// What a service shows at the most clients, where something was lost or stood still; also where it answered too little to be measured.
+    pub(super) fn seen(rows: &[Row]) -> Option<Reason> {
+        let of = rows.iter().filter_map(|row| row.outside.as_ref()).next_back()?;
+        let events = ["retransmits", "accept_overflows"].iter().any(|name| of.at(name) >= EVENTS_MIN);
+        let costs = of.at("window_closed") >= TIME_MIN || of.collector >= TIME_MIN;
+        (events || costs).then(|| Reason::Seen(of.clone()))
+    }
 }
 
 /// Of each client added between two levels, so many are somewhere.

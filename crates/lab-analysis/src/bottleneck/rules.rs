@@ -233,10 +233,13 @@ impl Case {
         let at = self.evidence.iter().position(|of| of.blocked.is_some())?;
         let blocked = self.evidence[at].blocked.clone()?;
         let hard = |of: &Evidence| of.is_hard && of.can_limit() && of.utilization >= CLOSE;
-        let is_one_thread = self.evidence[at].limit == Some(Limit::OneThread);
+        let says_more = matches!(self.evidence[at].limit, Some(Limit::OneThread | Limit::Pauses));
+        let is_quota = |at: usize| self.evidence[at].limit == Some(Limit::ServerQuota);
         match self.busiest(hard) {
+            // A thread that a quota does not let onto a core looks as one that computes.
+            Some(busy) if is_quota(busy) && self.evidence[busy].limits() => return None,
             // It says more than that some processor is busy.
-            _ if is_one_thread => {}
+            _ if says_more => {}
             Some(busy) if self.evidence[busy].limits() => return None,
             Some(busy) => return Some(Conclusion::of(Grade::Suspected, vec![busy])),
             None if self.is_open => return None,

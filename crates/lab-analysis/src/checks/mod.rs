@@ -66,6 +66,8 @@ pub const CHECKS: &[Check] = &[
         .about("every planned trial delivered numbers"),
     check("repetitions", "repetitions", Medium, Test::Workload(run::repetitions))
         .about("every level was measured in at least three repetitions, so that each mean has an interval"),
+    check("precision", "interval of the throughput", Medium, Test::Workload(run::precision))
+        .about("the 95 % interval of the throughput is at most ±20 % of it"),
     check("values", "verified values", Low, Test::Workload(run::values))
         .about("values read under load were compared with those written, and none was wrong or stale"),
     check("accuracy", "generator accuracy", Low, Test::Run(run::accuracy))

@@ -4,6 +4,7 @@ use super::{Checked, OfWorkload};
 use crate::count;
 use kv::proto::CheckOutcome;
 use lab_data::results::{Results, Selftest, Trial};
+use stats::{Estimate, Interval};
 
 pub(super) fn complete(case: &OfWorkload) -> Checked {
     let planned: u32 = case.rows.iter().map(|row| row.planned).sum();
@@ -33,6 +34,17 @@ pub(super) fn repetitions(case: &OfWorkload) -> Checked {
         _ => format!("{few} of {all} have fewer than {RUNS_MIN} repetitions"),
     };
     Checked::judged(few == 0, seen, "Repeat each level three times or more, with --repetitions.")
+}
+
+pub(super) fn precision(case: &OfWorkload) -> Checked {
+    const SHARE_MAX: f64 = 0.2;
+    let is_known = |rps: &Estimate| matches!(rps.interval, Interval::StudentT | Interval::Bootstrap);
+    let Some(rps) = case.capacity.rps().filter(is_known) else {
+        return Checked::not_checked("the throughput has no interval");
+    };
+    let share = (rps.high - rps.low) / 2.0 / rps.mean;
+    let remedy = "Use a quieter machine, longer windows (--window) or more repetitions (--repetitions).";
+    Checked::judged(share <= SHARE_MAX, format!("±{:.1} %", share * 100.0), remedy)
 }
 
 pub(super) fn values(case: &OfWorkload) -> Checked {

@@ -59,6 +59,22 @@ fn a_level_without_numbers_and_too_few_runs_are_failures() {
 }
 
 #[test]
+fn a_throughput_that_may_be_half_or_double_is_not_believed() {
+    check("precision", |_| {}, "passed: ±");
+    let spread = |results: &mut Results| {
+        for trial in results.trials.iter_mut().filter(|trial| trial.repetition == 1) {
+            trial.load.as_mut().unwrap().goodput_rps *= 2.0;
+        }
+    };
+    check("precision", spread, "failed: ±");
+    let single = |results: &mut Results| {
+        results.trials.retain(|trial| trial.repetition == 1);
+        results.repetitions = 1;
+    };
+    check("precision", single, "not checked");
+}
+
+#[test]
 fn accuracy_that_was_not_tested_is_not_failed() {
     check("accuracy", |_| {}, "passed: the generator is simulated");
     check("accuracy", |results| results.selftest = Some(Selftest::Skipped), "not checked");

@@ -5,6 +5,7 @@
 
 mod background;
 mod cap;
+mod cassandra;
 mod core;
 mod database;
 mod disk;
@@ -32,6 +33,7 @@ pub(crate) use quota::quota_cores;
 
 use lab_data::experiment::Engine;
 use lab_data::results::Reading;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::{fs, io};
 
@@ -47,12 +49,14 @@ pub struct Context {
     pub cores: Vec<usize>,
     /// Where the store keeps its data.
     pub data: Option<PathBuf>,
-    /// The target's address, if it may be asked what it counts: `http://127.0.0.1:8080`.
-    pub url: Option<String>,
-    /// Where the generator's requests go: to the target, or to what stands before it.
-    pub load_url: Option<String>,
+    /// The addresses of the servers, if they may be asked what they count: `http://127.0.0.1:8080`.
+    pub urls: Vec<String>,
+    /// Where the generator's requests go: to the servers, or to what stands before them.
+    pub load_urls: Vec<String>,
     /// The databases behind the target.
     pub databases: Vec<Database>,
+    /// The nodes of a Cassandra cluster behind it.
+    pub cassandra: Vec<Node>,
     /// The write cap that is imposed, where one is.
     pub cap: Option<Cap>,
     /// The link between generator and target, where there is one.
@@ -70,6 +74,15 @@ pub struct Database {
     pub engine: Engine,
     /// The database in use, with a user who may see what all sessions do.
     pub url: String,
+}
+
+/// A node of a Cassandra cluster.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The part it is.
+    pub part: String,
+    /// Where it answers.
+    pub address: SocketAddr,
 }
 
 /// A limit on what a control group may write to a device.
@@ -110,6 +123,8 @@ pub const SAMPLERS: &[(&str, Make)] = &[
     ("postgres", postgres::make),
     // MariaDB’s and MySQL’s own counts: log, commits, flushes, row locks, pages, connections.
     ("mysql", mysql::make),
+    // What Cassandra's nodes count: rounds of Paxos, rows written, compactions, messages that came too late.
+    ("cassandra", cassandra::make),
     // Where the sessions of each database are, asked 25 times a second.
     ("waits", |context| between(context, waits::make)),
     // Where requests and answers lie unread, of a few connections at a time, up to 20 times a second.

@@ -1,4 +1,4 @@
-//! What the target counts itself: one GET of its `/stats`, a flat JSON object of name to number.
+//! What the target counts itself: one GET of its `/stats`, a flat JSON object of name to number. Of several servers these are sums.
 //!
 //! A server without it simply has no such counters.
 
@@ -16,11 +16,21 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const COUNTER_ENDINGS: [&str; 3] = ["_total", "_sum", "_count"];
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
-    let url = context.url.clone()?;
-    Some(Box::new(move |into| match ask("GET", &url, STATS, TIMEOUT)? {
-        (200, body) => parse(&body, into),
-        (status, _) => Err(io::Error::other(format!("{url} answered {status}"))),
-    }))
+    let urls = context.urls.clone();
+    (!urls.is_empty()).then(|| -> Sampler {
+        Box::new(move |into| {
+            let mut sum = Reading::default();
+            for url in &urls {
+                match ask("GET", url, STATS, TIMEOUT)? {
+                    (200, body) => parse(&body, &mut sum)?,
+                    (status, _) => return Err(io::Error::other(format!("{url} answered {status}"))),
+                }
+            }
+            into.counters.append(&mut sum.counters);
+            into.gauges.append(&mut sum.gauges);
+            Ok(())
+        })
+    })
 }
 
 fn parse(body: &[u8], into: &mut Reading) -> io::Result<()> {
@@ -33,9 +43,9 @@ fn parse(body: &[u8], into: &mut Reading) -> io::Result<()> {
             continue;
         }
         if COUNTER_ENDINGS.iter().any(|ending| metric.ends_with(ending)) {
-            into.count(format!("stats.{name}"), value);
+            *into.counters.entry(format!("stats.{name}")).or_default() += value;
         } else {
-            into.gauge(format!("stats.{name}"), value);
+            *into.gauges.entry(format!("stats.{name}")).or_default() += value;
         }
     }
     Ok(())
@@ -57,6 +67,9 @@ mod tests {
         assert_eq!(reading.counters[r#"stats.weir_http_requests_total{method="get",code="200"}"#], 7.0);
         assert_eq!(reading.gauges.len(), 2);
         assert_eq!(reading.gauges[r#"stats.weir_store_workers{operation="write"}"#], 2.0);
+        parse(br#"{"weir_cache_bytes": 1, "weir_store_duration_seconds_count": 2}"#, &mut reading).unwrap();
+        let name = "stats.weir_store_duration_seconds_count";
+        assert_eq!((reading.counters[name], reading.gauges["stats.weir_cache_bytes"]), (5.0, 1025.0));
         assert!(parse(b"[]", &mut reading).is_err());
     }
 }

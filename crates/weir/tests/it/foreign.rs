@@ -10,7 +10,7 @@ use std::time::Instant;
 const SERVICES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/services");
 
 /// What the lab says of a service that `command` starts: its answers, and its report.
-fn said(command: &str, levels: &str) -> (String, String) {
+pub(super) fn said(command: &str, levels: &str) -> (String, String) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
     let length = ["--levels", levels, "--repetitions", "1", "--warmup", "200ms", "--window", "1s"];

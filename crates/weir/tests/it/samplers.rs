@@ -226,9 +226,9 @@ impl Sockets {
     fn open(host: &str, count: usize) -> Sockets {
         let listener = TcpListener::bind((host, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let load_url = Some(format!("http://127.0.0.1:{port}"));
+        let load_urls = vec![format!("http://127.0.0.1:{port}")];
         let mut sockets = Sockets {
-            samplers: Samplers::new(&Context { load_url, ..Context::default() }),
+            samplers: Samplers::new(&Context { load_urls, ..Context::default() }),
             clients: Vec::new(),
             servers: Vec::new(),
         };
@@ -312,7 +312,7 @@ fn without_a_connection_nothing_is_said_of_sockets() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let context =
-        Context { load_url: Some(format!("http://{address}")), ends_only: true, ..Context::default() };
+        Context { load_urls: vec![format!("http://{address}")], ends_only: true, ..Context::default() };
     let mut samplers = Samplers::new(&context);
     let _client = TcpStream::connect(address).unwrap();
     let reading = samplers.read();

@@ -168,6 +168,88 @@ fn a_thread_that_computes_all_of_the_time_is_named_and_a_saturated_processor_bef
 }
 
 #[test]
+fn connections_that_wait_for_a_thread_that_computes_are_its_queue() {
+    let levels: [Level; 2] = [
+        (1, 332.0, 2.9, &[("running", 0.9)]),
+        (64, 346.0, 93.0, &[("accept_queue", 31.0), ("running", 1.0)]),
+    ];
+    assert_eq!(verdict(&levels, 1.0, 0.7), (Grade::Supported, "one thread".to_owned()));
+    // Others compute on its core.
+    assert_eq!(verdict(&levels, 1.0, 0.38), (Grade::Suspected, "one thread".to_owned()));
+    assert_eq!(verdict(&levels, 0.2, 0.1), (Grade::Suspected, "accept queue".to_owned()));
+    // Several threads in turns, as with a global lock.
+    let mut all = results(&levels, 0.2, 0.3);
+    for trial in &mut all.trials {
+        trial.closed.gauges.insert("outside.computing".into(), 1.5);
+    }
+    let bottleneck = &findings(&all).workloads[0].bottleneck;
+    assert_eq!((bottleneck.grade, &*bottleneck.named[0].resource), (Grade::Suspected, "server CPU"));
+}
+
+#[test]
+fn a_loop_that_only_waits_for_a_core_is_not_called_busy() {
+    let seen = [("lock", 4.9)];
+    let levels: [Level; 2] = [(1, 43.0, 22.3, &[("lock", 5.0)]), (32, 138.0, 232.0, &seen)];
+    assert_eq!(verdict(&levels, 0.99, 0.1), (Grade::Suspected, "a pool of 3".to_owned()));
+    assert_eq!(verdict(&levels, 0.99, 0.38), (Grade::Suspected, "one thread".to_owned()));
+}
+
+#[test]
+fn a_quota_is_named_before_a_thread_that_it_does_not_let_onto_a_core() {
+    let levels: [Level; 3] =
+        [(1, 235.0, 4.2, &[]), (4, 234.0, 17.0, &[("unread", 3.0)]), (16, 234.0, 65.0, &[("unread", 15.0)])];
+    let mut all = results(&levels, 0.99, 0.99);
+    all.resources[0].limit = Some(Limit::ServerQuota);
+    let bottleneck = &findings(&all).workloads[0].bottleneck;
+    assert_eq!((bottleneck.grade, &*bottleneck.named[0].resource), (Grade::Supported, "server CPU"));
+}
+
+#[test]
+fn a_pool_is_supported_where_as_many_are_seen_at_work() {
+    let pool = |at_work: f64| {
+        // A thread of the language's own sleeps at all levels.
+        let seen = [("lock", 11.0), ("sleep", 0.9 + at_work)];
+        verdict(&[(1, 60.0, 16.0, &[("lock", 10.0), ("sleep", 1.9)]), (64, 190.0, 330.0, &seen)], 0.1, 0.05)
+    };
+    assert_eq!(pool(3.0), (Grade::Supported, "a pool of 3".to_owned()));
+    // What sleeps may be a thread of the language's own.
+    assert_eq!(pool(1.0), (Grade::Suspected, "a pool of 3".to_owned()));
+    let seen = [("downstream", 2.0)];
+    let levels: [Level; 2] = [(1, 43.0, 22.0, &[("downstream", 1.0)]), (64, 90.0, 700.0, &seen)];
+    assert_eq!(verdict(&levels, 0.1, 0.05), (Grade::Supported, "a pool of 2".to_owned()));
+}
+
+#[test]
+fn a_collector_that_stops_all_threads_is_named_before_the_thread_it_is() {
+    let with = |collector: f64, silent: f64| {
+        let seen = [("lock", 72.0), ("silent_50", 0.9), ("silent_400", silent)];
+        let mut all = results(&[(1, 26.0, 2.6, &[]), (64, 32.0, 1030.0, &seen)], 0.95, 0.55);
+        for trial in &mut all.trials {
+            trial.closed.gauges.insert("outside.collector".into(), collector);
+        }
+        let bottleneck = findings(&all).workloads[0].bottleneck.clone();
+        (bottleneck.grade, bottleneck.named[0].resource.clone())
+    };
+    assert_eq!(with(0.95, 0.6), (Grade::Supported, "pauses of all threads".to_owned()));
+    assert_eq!(with(0.95, 0.0), (Grade::Suspected, "pauses of all threads".to_owned()));
+    assert_eq!(with(0.2, 0.0).1, "server lock");
+}
+
+#[test]
+fn half_of_a_delay_lets_the_clients_come_back_sooner() {
+    let levels: [Level; 2] = [(1, 32.0, 30.8, &[("sleep", 1.0)]), (32, 1000.0, 30.5, &[("sleep", 32.0)])];
+    let help = findings(&results(&levels, 0.1, 0.05)).workloads[0].bottleneck.help.clone().unwrap();
+    assert_eq!((help.rps, help.clients), (2000.0, Some(32)));
+}
+
+#[test]
+fn a_lock_is_one_also_where_noise_doubled_the_time_of_one_client() {
+    let seen = [("lock", 14.5), ("sleep", 0.9)];
+    let levels: [Level; 2] = [(1, 85.0, 11.8, &[("sleep", 0.5)]), (16, 169.0, 94.0, &seen)];
+    assert_eq!(verdict(&levels, 0.1, 0.05), (Grade::Supported, "server lock".to_owned()));
+}
+
+#[test]
 fn noise_lowers_the_grade() {
     let with = |waiting: f64| {
         let seen = [("lock", waiting), ("sleep", 0.7)];

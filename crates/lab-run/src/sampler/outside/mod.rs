@@ -6,18 +6,23 @@
 //!
 //! `/proc/PID/task/TID/syscall` may be read of one's own children, else with CAP_SYS_PTRACE.
 
+mod connections;
 mod syscalls;
+mod threads;
 
 use super::background::{Background, Foreground};
 use super::process::descendants;
 use super::sockets::diag::{Socket, Source};
-use super::{Context, Reading, Sampler, numbers};
+use super::{Context, Sampler};
+use connections::{Followed, connections};
 use lab_data::experiment::{SERVER, address};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
-use syscalls::Call;
+use syscalls::{Call, Deadline};
+use threads::Busiest;
 
 /// Between two samples.
 const PERIOD: Duration = Duration::from_millis(40);
@@ -59,53 +64,31 @@ impl Waits {
     }
 }
 
-/// What was seen so far: thread-seconds and connection-seconds by name.
+/// What was seen so far: thread-seconds and connection-seconds by name, and events.
 #[derive(Debug, Default)]
 struct Observed {
     counters: BTreeMap<&'static str, f64>,
+    events: BTreeMap<&'static str, f64>,
     /// Whether the system calls of threads can be read.
     may_read: bool,
 }
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     // A server that counts itself says more than can be seen from outside.
-    let is_foreign = context.url.is_none();
+    let is_foreign = context.urls.is_empty();
     let (_, root) = context.parts.iter().find(|(name, _)| is_foreign && name == SERVER)?.clone();
-    let port = address(context.load_url.as_deref()?)?.rsplit_once(':')?.1.parse().ok()?;
+    let port = address(context.load_urls.first()?)?.rsplit_once(':')?.1.parse().ok()?;
     let watch = Background::start(Observed::default(), move |seen| watch(root, port, seen));
-    let mut busiest = Busiest { root, known: HashMap::new(), at: Instant::now() };
+    let mut busiest = Busiest::of(root);
     Some(Box::new(move |into| {
         let seen = watch.seen.lock();
         seen.counters.iter().for_each(|(name, secs)| into.count(format!("outside.{name}_secs"), *secs));
+        seen.events.iter().for_each(|(name, events)| into.count(format!("outside.{name}"), *events));
         into.gauge("outside.may_read".to_owned(), f64::from(u8::from(seen.may_read)));
         drop(seen);
         busiest.read(into);
         Ok(())
     }))
-}
-
-/// How much of the time since the last reading the busiest thread computed or waited for a core.
-struct Busiest {
-    root: u32,
-    known: HashMap<u32, f64>,
-    at: Instant,
-}
-
-impl Busiest {
-    fn read(&mut self, into: &mut Reading) {
-        let elapsed = self.at.elapsed().as_secs_f64();
-        let mut share = 0.0_f64;
-        for (pid, thread) in threads(&descendants(self.root)) {
-            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).unwrap_or_default();
-            if let [computed, waited, ..] = numbers(&text)[..] {
-                let secs = (computed + waited) / 1e9;
-                let before = self.known.insert(thread, secs).unwrap_or(secs);
-                share = share.max((secs - before) / elapsed);
-            }
-        }
-        self.at = Instant::now();
-        into.gauge("outside.busiest_thread".to_owned(), share.min(1.0));
-    }
 }
 
 /// The threads of processes, each with its process.
@@ -121,7 +104,7 @@ fn threads(pids: &[u32]) -> Vec<(u32, u32)> {
 /// Samples until nobody wants to know.
 fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
     let mut source = Source::open().ok();
-    let mut files = Files::default();
+    let (mut files, mut followed) = (Files::default(), Followed::default());
     let mut last = Instant::now();
     while seen.goes_on_after(PERIOD.saturating_sub(last.elapsed())) {
         if files.listed.is_none_or(|at| at.elapsed() > LIST_EVERY) {
@@ -130,15 +113,24 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
         let sockets = source.as_mut().and_then(|source| source.sockets().ok()).unwrap_or_default();
         let by_inode: HashMap<u32, &Socket> = sockets.iter().map(|of| (of.inode, of)).collect();
         let (mut counts, mut may_read) = (BTreeMap::<&str, f64>::new(), false);
+        let mut timed = Vec::new();
         for (pid, thread) in threads(&files.pids) {
             let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else { continue };
             may_read = true;
-            let Some(call) = syscalls::parse(&text) else { continue };
-            *counts.entry(waits(pid, call, port, &by_inode).name()).or_default() += 1.0;
+            match syscalls::parse(&text) {
+                Some(Call::Timed(at, deadline)) => timed.push((pid, at, deadline)),
+                Some(call) => *counts.entry(waits(pid, call, port, &by_inode).name()).or_default() += 1.0,
+                None => {}
+            }
+        }
+        for (pid, at, deadline) in &timed {
+            let is_alone = timed.iter().filter(|(of, other, _)| (of, other) == (pid, at)).count() == 1;
+            *counts.entry(until(*pid, *deadline, is_alone).name()).or_default() += 1.0;
         }
         for (name, count) in connections(&sockets, port, &files.inodes) {
             *counts.entry(name).or_default() += count;
         }
+        let events = followed.events(&sockets, port);
         let now = Instant::now();
         let gap_secs = (now - last).as_secs_f64();
         last = now;
@@ -147,6 +139,9 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
         *seen.counters.entry("observed").or_default() += gap_secs;
         for (name, count) in counts {
             *seen.counters.entry(name).or_default() += count * gap_secs;
+        }
+        for (name, count) in events {
+            *seen.events.entry(name).or_default() += count;
         }
     }
 }
@@ -185,7 +180,36 @@ fn waits(pid: u32, call: Call, port: u16, sockets: &HashMap<u32, &Socket>) -> Wa
             _ => Waits::Idle,
         },
         Call::Poll(..) => Waits::Idle,
+        Call::Timed(..) => Waits::Lock,
     }
+}
+
+/// Of a deadline further away nobody waits for the time to pass.
+const SOON: Duration = Duration::from_secs(1);
+
+/// What a thread waits for that waits for another one until a deadline. Languages sleep so, too: at an address where no other thread waits. A
+/// worker without work waits so for long, and others wait for a lock that may be theirs after some milliseconds: at one address.
+fn until(pid: u32, deadline: Deadline, is_alone: bool) -> Waits {
+    match left(pid, deadline) {
+        Some(left) if left > SOON => Waits::Idle,
+        Some(_) if is_alone => Waits::Sleep,
+        _ => Waits::Lock,
+    }
+}
+
+/// How long it is until then; of a span all of it.
+fn left(pid: u32, deadline: Deadline) -> Option<Duration> {
+    let mut bytes = [0; 16];
+    File::open(format!("/proc/{pid}/mem")).ok()?.read_exact_at(&mut bytes, deadline.address).ok()?;
+    let [secs, nanos] =
+        [0, 8].map(|at| bytes[at..at + 8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)));
+    let at = Duration::new(secs, u32::try_from(nanos).ok()?);
+    if !deadline.is_absolute {
+        return Some(at);
+    }
+    let now = clock_gettime(if deadline.is_of_day { ClockId::Realtime } else { ClockId::Monotonic });
+    let now = Duration::new(u64::try_from(now.tv_sec).ok()?, u32::try_from(now.tv_nsec).ok()?);
+    Some(at.saturating_sub(now))
 }
 
 /// The file that `poll` waits for, whose list is at this address.
@@ -206,28 +230,4 @@ fn of_file(pid: u32, number: u64, port: u16, sockets: &HashMap<u32, &Socket>) ->
         (None, true) => Waits::Disk,
         (None, false) => Waits::Other,
     }
-}
-
-/// What the connections of the service on `port` show; `own` are its sockets.
-fn connections<'s>(
-    sockets: &'s [Socket],
-    port: u16,
-    own: &'s HashSet<u32>,
-) -> impl Iterator<Item = (&'static str, f64)> + 's {
-    sockets.iter().filter_map(move |of| {
-        let is_server = of.local.port() == port;
-        match () {
-            () if of.is_listener => is_server.then_some(("accept_queue", f64::from(of.unread))),
-            // Small segments wait until the one before them is acknowledged (Nagle), which the client puts off.
-            () if is_server && of.unsent > 0 && of.unsent < of.segment => Some(("held", 1.0)),
-            () if is_server && of.unsent > 0 => Some(("sending", 1.0)),
-            () if is_server && of.unread > 0 => Some(("unread", 1.0)),
-            () if is_server && of.sent_last == Some(false) => Some(("answer_due", 1.0)),
-            () if !is_server && own.contains(&of.inode) && of.sent_last == Some(true) => {
-                // What it sent last was not answered yet.
-                Some(("downstream", 1.0))
-            }
-            () => None,
-        }
-    })
 }

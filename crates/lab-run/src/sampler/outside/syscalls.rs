@@ -11,7 +11,28 @@ pub(super) enum Call {
     File(u64),
     /// It waits for some of so many files, whose list is at this address.
     Poll(u64, u64),
+    /// It waits at this address for another thread, but not beyond a time.
+    Timed(u64, Deadline),
 }
+
+/// Where the time stands at which a wait for another thread ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Deadline {
+    /// The address of the time, in the memory of the process.
+    pub(super) address: u64,
+    /// Whether it is a point of a clock; else a span from the beginning of the wait.
+    pub(super) is_absolute: bool,
+    /// Whether that is the clock of the day.
+    pub(super) is_of_day: bool,
+}
+
+/// Of `futex`: what an operation is without its flags, the waits among them, and the flag of the clock of the day.
+const OPERATION: u64 = 127;
+const WAIT: u64 = 0;
+const WAIT_BITSET: u64 = 9;
+const CLOCK_REALTIME: u64 = 256;
+/// The number of `futex` itself, which has a deadline as its fourth argument.
+const FUTEX: i64 = if cfg!(target_arch = "x86_64") { 202 } else { 98 };
 
 /// Reads `/proc/PID/task/TID/syscall`: the number of the call and its arguments.
 pub(super) fn parse(text: &str) -> Option<Call> {
@@ -21,10 +42,21 @@ pub(super) fn parse(text: &str) -> Option<Call> {
     let mut words = text.split_ascii_whitespace();
     let number: i64 = words.next()?.parse().ok()?;
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-    let args: Vec<u64> = words.map_while(hex).take(2).collect();
+    let args: Vec<u64> = words.map_while(hex).take(4).collect();
     let name = CALLS.iter().find(|(_, numbers)| numbers.contains(&number)).map(|(name, _)| *name);
     Some(match name {
-        Some("futex") => Call::Known(Waits::Lock),
+        Some("futex") => match args[..] {
+            [at, operation, _, deadline]
+                if number == FUTEX
+                    && deadline > 0
+                    && [WAIT, WAIT_BITSET].contains(&(operation & OPERATION)) =>
+            {
+                let is_absolute = operation & OPERATION == WAIT_BITSET;
+                let is_of_day = operation & CLOCK_REALTIME > 0;
+                Call::Timed(at, Deadline { address: deadline, is_absolute, is_of_day })
+            }
+            _ => Call::Known(Waits::Lock),
+        },
         Some("sleep") => Call::Known(Waits::Sleep),
         Some("flush") => Call::Known(Waits::Disk),
         Some("file") => Call::File(*args.first()?),
@@ -65,6 +97,10 @@ mod tests {
         for (text, expected) in [
             ("running", Call::Known(Waits::Running)),
             ("202 0x55d0 0x80 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::Lock)),
+            (
+                "202 0x55d0 0x189 0x0 0x7fe0 0x0 0xffffffff 0x7ffe 0x7f16",
+                Call::Timed(0x55d0, Deadline { address: 0x7fe0, is_absolute: true, is_of_day: true }),
+            ),
             ("230 0x0 0x0 0x7fff 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::Sleep)),
             ("45 0x1f 0x5000 0x2000 0x0 0x0 0x0 0x7ffe 0x7f16", Call::File(31)),
             ("7 0x7ffe0 0x1 0xffff 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Poll(0x7ffe0, 1)),

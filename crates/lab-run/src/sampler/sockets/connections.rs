@@ -20,11 +20,13 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Of the server and of what is loaded, by their addresses now: the generator resolves no more often.
-    pub(super) fn resolved(server_url: &str, loaded_url: &str) -> Option<Listeners> {
+    /// Of the servers and of what is loaded, by their addresses now: the generator resolves no more often.
+    pub(super) fn resolved(server_urls: &[String], loaded_urls: &[String]) -> Option<Listeners> {
         let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-        let of = |url: &str| Some(address(url)?.to_socket_addrs().ok()?.map(canonical).collect());
-        Some(Listeners { servers: of(server_url)?, loaded: of(loaded_url)? })
+        let of =
+            |url: &String| Some(address(url)?.to_socket_addrs().ok()?.map(canonical).collect::<Vec<_>>());
+        let all = |urls: &[String]| Some(urls.iter().map(of).collect::<Option<Vec<_>>>()?.concat());
+        Some(Listeners { servers: all(server_urls)?, loaded: all(loaded_urls)? })
     }
 
     /// All connections to them of which both ends are here.

@@ -9,7 +9,7 @@ use netlink_packet_sock_diag::inet::{
     ExtensionFlags, InetRequest, InetResponse, InetResponseHeader, SocketId, StateFlags,
 };
 use netlink_packet_sock_diag::{
-    AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage, TCP_ESTABLISHED, TCP_LISTEN,
+    AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage, TCP_ESTABLISHED, TCP_LISTEN, TCP_SYN_SENT,
 };
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, retry_on_intr};
@@ -72,10 +72,11 @@ impl Source {
         Ok(found)
     }
 
-    /// All sockets that are connected or listen, with what the kernel counts of each.
+    /// All sockets that are connected, want to be or listen, with what the kernel counts of each.
     pub(in crate::sampler) fn sockets(&mut self) -> io::Result<Vec<Socket>> {
         let mut found = Vec::new();
-        let states = StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT | StateFlags::LISTEN;
+        let states =
+            StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT | StateFlags::LISTEN | StateFlags::SYN_SENT;
         self.dump(states, ExtensionFlags::INFO, |of| found.push(Socket::of(of)))?;
         Ok(found)
     }
@@ -204,6 +205,8 @@ pub(in crate::sampler) struct Socket {
     /// Its number, as in `/proc/PID/fd`.
     pub(in crate::sampler) inode: u32,
     pub(in crate::sampler) is_listener: bool,
+    /// The port that it wants to be connected to, where no answer came yet.
+    pub(in crate::sampler) connects_to: Option<u16>,
     /// Bytes that were not read; of a listener connections that were not accepted.
     pub(in crate::sampler) unread: u32,
     /// Bytes that were written and could not be sent yet.
@@ -212,6 +215,12 @@ pub(in crate::sampler) struct Socket {
     pub(in crate::sampler) segment: u32,
     /// Whether the last data was sent, not received; `None` where both were in the same tick of the kernel's clock.
     pub(in crate::sampler) sent_last: Option<bool>,
+    /// How long ago the last data was sent, in milliseconds.
+    pub(in crate::sampler) sent_ms_ago: u32,
+    /// Segments that were sent again, since the connection began.
+    pub(in crate::sampler) sent_again: u32,
+    /// Time in which the other end took no more, since then.
+    pub(in crate::sampler) window_closed_us: u64,
 }
 
 impl Socket {
@@ -225,16 +234,24 @@ impl Socket {
             let bytes = info?.get(offset..offset + 4)?;
             Some(u32::from_ne_bytes(bytes.try_into().ok()?))
         };
+        let wide = |offset: usize| {
+            let bytes = info.and_then(|info| info.get(offset..offset + 8)?.try_into().ok());
+            bytes.map_or(0, u64::from_ne_bytes)
+        };
         let since = [44, 52].map(|offset| number(offset).unwrap_or_default());
         let header = &response.header;
         Socket {
             local: End::of(header).local,
             inode: header.inode,
             is_listener: header.state == TCP_LISTEN,
+            connects_to: (header.state == TCP_SYN_SENT).then_some(header.socket_id.destination_port),
             unread: header.recv_queue,
             unsent: number(144).unwrap_or_default(),
             segment: number(16).unwrap_or_default(),
             sent_last: (since[0] != since[1]).then_some(since[0] < since[1]),
+            sent_ms_ago: since[0],
+            sent_again: number(100).unwrap_or_default(),
+            window_closed_us: wide(176),
         }
     }
 }

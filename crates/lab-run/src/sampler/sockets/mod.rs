@@ -49,8 +49,9 @@ const REFRESH_MIN: Duration = Duration::from_millis(200);
 const REFRESH_MAX: Duration = Duration::from_secs(4);
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
-    let loaded = context.load_url.as_deref()?;
-    let listeners = Listeners::resolved(context.url.as_deref().unwrap_or(loaded), loaded)?;
+    let loaded = Some(&context.load_urls).filter(|urls| !urls.is_empty())?;
+    let servers = if context.urls.is_empty() { loaded } else { &context.urls };
+    let listeners = Listeners::resolved(servers, loaded)?;
     let posts = Posts::among(&context.cores);
     // From now on, so that the first reading already knows whether there is anything to be seen.
     let sockets = Background::start(Observed::default(), move |sockets| {

@@ -1,0 +1,140 @@
+//! What the connections of a service show: what each waits for, how long nobody got an answer, and what was lost.
+
+use crate::sampler::sockets::diag::Socket;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+/// For so many milliseconds no connection was sent anything, although answers were due.
+const SILENT_MS: [(u32, &str); 5] =
+    [(50, "silent_50"), (100, "silent_100"), (200, "silent_200"), (400, "silent_400"), (800, "silent_800")];
+
+/// What the connections of the service on `port` show, by name; `own` are its sockets.
+pub(super) fn connections(sockets: &[Socket], port: u16, own: &HashSet<u32>) -> Vec<(&'static str, f64)> {
+    let mut seen: Vec<_> = sockets.iter().filter_map(|of| Some((waits(of, port, own)?, 1.0))).collect();
+    let of_server = || sockets.iter().filter(|of| of.local.port() == port);
+    // A queue holds many connections. Where it is full, the kernel does not answer those that want to be in it.
+    let queued: u32 = of_server().filter(|of| of.is_listener).map(|of| of.unread).sum();
+    let outside = sockets.iter().filter(|of| of.connects_to == Some(port)).count();
+    seen.push(("accept_queue", f64::from(queued) + outside as f64));
+    let open = || of_server().filter(|of| !of.is_listener);
+    let due = open().filter(|of| of.unread > 0 || of.sent_last == Some(false)).count();
+    let silent_ms = open().map(|of| of.sent_ms_ago).min().unwrap_or_default();
+    // Where only some wait, others may have nothing to be sent.
+    if due > 0 && 2 * due >= open().count() {
+        let longer = SILENT_MS.iter().filter(|(ms, _)| silent_ms >= *ms);
+        seen.extend(longer.map(|(_, name)| (*name, 1.0)));
+    }
+    seen
+}
+
+/// What a connection waits for.
+fn waits(of: &Socket, port: u16, own: &HashSet<u32>) -> Option<&'static str> {
+    let is_server = of.local.port() == port;
+    match () {
+        () if of.is_listener || of.connects_to.is_some() => None,
+        // Small segments wait until the one before them is acknowledged (Nagle), which the client puts off.
+        () if is_server && of.unsent > 0 && of.unsent < of.segment => Some("held"),
+        () if is_server && of.unsent > 0 => Some("sending"),
+        () if is_server && of.unread > 0 => Some("unread"),
+        () if is_server && of.sent_last == Some(false) => Some("answer_due"),
+        // What it sent last was not answered yet.
+        () if !is_server && own.contains(&of.inode) && of.sent_last == Some(true) => Some("downstream"),
+        () => None,
+    }
+}
+
+/// What the kernel counts of connections from their beginning, as it was in the last sample.
+#[derive(Default)]
+pub(super) struct Followed {
+    /// By the number of the socket: segments sent again, and microseconds in which the client took no more.
+    known: HashMap<u32, [u64; 2]>,
+    /// Connections that found the accept queue full.
+    refused: Option<f64>,
+}
+
+impl Followed {
+    /// What happened since the sample before.
+    pub(super) fn events(&mut self, sockets: &[Socket], port: u16) -> [(&'static str, f64); 3] {
+        let (mut sent_again, mut closed_us) = (0, 0);
+        let mut now = HashMap::new();
+        for of in sockets.iter().filter(|of| of.local.port() == port && !of.is_listener) {
+            let counts = [of.sent_again.into(), of.window_closed_us];
+            let before = self.known.get(&of.inode).copied().unwrap_or_default();
+            sent_again += counts[0].saturating_sub(before[0]);
+            closed_us += counts[1].saturating_sub(before[1]);
+            now.insert(of.inode, counts);
+        }
+        self.known = now;
+        let refused = overflows(&fs::read_to_string("/proc/net/netstat").unwrap_or_default());
+        let before = std::mem::replace(&mut self.refused, refused);
+        let overflows = refused.zip(before).map_or(0.0, |(now, before)| (now - before).max(0.0));
+        [
+            ("retransmits", sent_again as f64),
+            ("window_closed_secs", closed_us as f64 / 1e6),
+            ("accept_overflows", overflows),
+        ]
+    }
+}
+
+/// How many connections found an accept queue full, of all on this machine: a line of names, and one of numbers.
+fn overflows(netstat: &str) -> Option<f64> {
+    let mut lines = netstat.lines().filter(|line| line.starts_with("TcpExt:"));
+    let names = lines.next()?.split_ascii_whitespace();
+    let mut both = names.zip(lines.next()?.split_ascii_whitespace());
+    both.find(|(name, _)| *name == "ListenOverflows")?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    fn socket(port: u16) -> Socket {
+        Socket {
+            local: SocketAddr::from(([127, 0, 0, 1], port)),
+            inode: 1,
+            is_listener: false,
+            connects_to: None,
+            unread: 0,
+            unsent: 0,
+            segment: 1448,
+            sent_last: None,
+            sent_ms_ago: 0,
+            sent_again: 0,
+            window_closed_us: 0,
+        }
+    }
+
+    #[test]
+    fn a_pause_is_seen_where_answers_are_due_and_nobody_is_sent_one() {
+        let due = |ms| Socket { unread: 10, sent_ms_ago: ms, ..socket(80) };
+        let names = |sockets: &[Socket]| -> Vec<&str> {
+            let seen = connections(sockets, 80, &HashSet::new());
+            seen.iter().map(|of| of.0).filter(|name| name.starts_with("silent")).collect()
+        };
+        assert_eq!(names(&[due(120), due(300)]), ["silent_50", "silent_100"]);
+        assert_eq!(names(&[due(120), due(3)]), [""; 0], "one of them was just answered");
+        let idle = Socket { sent_ms_ago: 300, sent_last: Some(true), ..socket(80) };
+        assert_eq!(names(&[idle, idle, idle, due(300)]), [""; 0], "most of them want nothing");
+    }
+
+    #[test]
+    fn clients_that_a_full_queue_leaves_outside_wait_to_be_accepted() {
+        let listener = Socket { is_listener: true, unread: 5, ..socket(80) };
+        let outside = Socket { connects_to: Some(80), ..socket(40_000) };
+        let seen = connections(&[listener, outside, outside], 80, &HashSet::new());
+        assert_eq!(seen, [("accept_queue", 7.0)]);
+    }
+
+    #[test]
+    fn events_are_counted_from_one_sample_to_the_next() {
+        let mut followed = Followed::default();
+        let with = |sent_again, window_closed_us| [Socket { sent_again, window_closed_us, ..socket(80) }];
+        followed.events(&with(2, 0), 80);
+        let [again, closed, _] = followed.events(&with(5, 500_000), 80);
+        assert_eq!((again, closed), (("retransmits", 3.0), ("window_closed_secs", 0.5)));
+        let netstat = "TcpExt: SyncookiesSent ListenOverflows\nTcpExt: 0 17\nIpExt: A\nIpExt: 3\n";
+        assert_eq!(overflows(netstat), Some(17.0));
+        assert_eq!(overflows("IpExt: A\nIpExt: 3\n"), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! `weir lab --command` on services that were written after its rules, by their kinds alone (services/held_out); what it said of them at the
+//! first run is in records/2026-11-23-held-out.md.
+
+use super::foreign::said;
+use crate::support::python;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SERVICES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/services/held_out");
+
+/// What a service is called, how it is started from a directory with what was built, and what the line about its limit may have.
+type Row = (&'static str, fn(&Path) -> String, &'static [&'static str]);
+
+const ROWS: &[Row] = &[
+    ("a thread pool in Java", |dir| java(dir, "", "Pool"), &["a pool of 3, "]),
+    ("synchronized in Java", |dir| java(dir, "", "Lock"), &["server lock, "]),
+    (
+        "a heap that is nearly full in Java",
+        |dir| java(dir, "-Xmx160m -XX:+UseSerialGC", "Pauses"),
+        &["pauses of all threads, "],
+    ),
+    ("one thread in C", |dir| in_c(dir, "one_thread", ""), &["one thread, ", "server CPU, "]),
+    ("a mutex in C", |dir| in_c(dir, "threads", "mutex"), &["server lock, "]),
+    ("a sleep in C", |dir| in_c(dir, "threads", "delay"), &["a delay: sleep or timer, "]),
+    ("connections with a rate, in C", |dir| in_c(dir, "threads", "bandwidth"), &["a delay: network, "]),
+    ("an event loop that computes", |_| node("blocked_loop.js"), &["one thread, ", "server CPU, "]),
+    (
+        "a service behind two connections",
+        |_| node("downstream.js"),
+        &["a pool of 2, ", "downstream service, "],
+    ),
+    ("refusals", |_| node("fast_failure.js"), &["it fails fast"]),
+    (
+        "threads that compute in Python",
+        |_| in_python("gil.py"),
+        &["one thread, ", "server CPU, ", "server lock, "],
+    ),
+    ("a journal", |_| in_python("fsync.py"), &["disk, "]),
+    ("two small writes in Go", |dir| in_go(dir, "delayed-ack"), &["a delay: delayed acknowledgement, "]),
+    ("a short accept queue in Go", |dir| in_go(dir, "accept-queue"), &["accept queue, "]),
+];
+
+/// Runs a command that has to succeed.
+fn run(program: &str, args: &[&str], dir: &Path) {
+    let output = Command::new(program).args(args).current_dir(dir).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(SERVICES).join(name)
+}
+
+fn java(dir: &Path, flags: &str, class: &str) -> String {
+    let file = source(&format!("{class}.java"));
+    run("javac", &["-d", ".", file.to_str().unwrap()], dir);
+    format!("java {flags} -cp {} {class} {{port}}", dir.display())
+}
+
+fn in_c(dir: &Path, program: &str, limit: &str) -> String {
+    let file = source(&format!("{program}.c"));
+    run("cc", &["-O2", "-pthread", "-o", program, file.to_str().unwrap()], dir);
+    format!("{} {limit} {{port}}", dir.join(program).display())
+}
+
+fn in_go(dir: &Path, limit: &str) -> String {
+    run("go", &["build", "-o", "network", source("network.go").to_str().unwrap()], dir);
+    format!("{} {limit} {{port}}", dir.join("network").display())
+}
+
+fn node(script: &str) -> String {
+    format!("node {} {{port}}", source(script).display())
+}
+
+fn in_python(script: &str) -> String {
+    format!("{} {} {{port}}", python("python3").display(), source(script).display())
+}
+
+/// The line about the limit of a service, and whether it is what it may be.
+fn named((name, command, expected): &Row, levels: &str) -> (String, bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let (answers, _) = said(&command(dir.path()), levels);
+    let line = answers.lines().find(|line| line.trim_start().starts_with("limit ")).expect(&answers).trim();
+    (format!("{name}: {line}"), expected.iter().any(|part| line.contains(part)))
+}
+
+#[test]
+fn some_services_that_no_rule_was_written_for_are_named() {
+    for name in ["a mutex in C", "connections with a rate, in C"] {
+        let row = ROWS.iter().find(|row| row.0 == name).unwrap();
+        let (line, is_right) = named(row, "1,8");
+        assert!(is_right, "{line}");
+    }
+}
+
+#[test]
+#[ignore = "processors and disks are others' too, and Java is needed: run by make test-long"]
+fn of_fourteen_services_twelve_are_named_and_none_wrongly_above_suspected() {
+    let all: Vec<(String, bool)> = ROWS.iter().map(|row| named(row, "1,4,16,64")).collect();
+    let shown: Vec<&str> = all.iter().map(|(line, _)| line.as_str()).collect();
+    let right = all.iter().filter(|(_, is_right)| *is_right).count();
+    let is_sure = |line: &String| line.contains("(supported)") || line.contains("(confirmed)");
+    assert!(right >= 12 && !all.iter().any(|(line, is_right)| !is_right && is_sure(line)), "{shown:#?}");
+}
