@@ -3,6 +3,7 @@
 pub mod experiment;
 pub mod topology;
 pub mod published;
+pub mod summaries;
 pub mod results;
 pub mod search;
 pub mod simulated;

@@ -1,4 +1,4 @@
-//! Published results of load tests: a CSV table read into [`PublishedRow`]s, with every digit kept.
+//! Published results of load tests: a table or the summary of a load generator, read into [`PublishedRow`]s with every digit kept.
 //!
 //! Pure: text in, rows or one line of complaint out. What the rows say, and whether they can be true, is the business
 //! of [`mod@lab_analysis::audit`].
@@ -91,6 +91,32 @@ impl Figure {
     fn scaled_down(self, places: i32) -> Figure {
         Figure { value: self.value / 10f64.powi(places), decimals: self.decimals + places }
     }
+
+    /// The same in a unit of which `factor`, 10^`places`, make one.
+    pub(crate) fn in_unit(self, factor: f64, places: i32) -> Figure {
+        // Multiplied, for 0.00125 s are 1.25 ms and no digit more.
+        Figure { value: self.value * factor, decimals: self.decimals - places }
+    }
+}
+
+/// The number `text` says in milliseconds, or in requests, by the unit behind it; without one, in `unit`, where that is not empty.
+pub(crate) fn with_unit(text: &str, unit: &str) -> Option<Figure> {
+    if let Some(figure) = Figure::parse(text).filter(|_| unit.is_empty()) {
+        return Some(figure);
+    }
+    let at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, own) = text.split_at(at);
+    let figure = Figure::parse(number)?;
+    Some(match if own.trim().is_empty() { unit } else { own.trim() } {
+        "ns" => figure.scaled_down(6),
+        "us" | "µs" | "μs" => figure.scaled_down(3),
+        "s" | "sec" | "secs" => figure.in_unit(1e3, 3),
+        "m" | "min" => Figure { value: figure.value * 6e4, decimals: figure.decimals - 4 },
+        "k" | "K" => figure.in_unit(1e3, 3),
+        "M" => figure.in_unit(1e6, 6),
+        "ms" | "" => figure,
+        _ => return None,
+    })
 }
 
 impl fmt::Display for Figure {
@@ -133,13 +159,22 @@ const COLUMNS: &[Column] = &[
 /// Columns without which there is nothing to say; where two stand together, exactly one of them.
 const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], &["latency_ms", "latency_us"]];
 
-/// Reads a table: CSV (RFC 4180) with the names of the columns first. Lines that begin with `#`, and empty ones, are
-/// skipped. The error is one line: line, column, what is wrong, what to do.
+/// Reads a table: CSV (RFC 4180), or with semicolons or tabs, with the names of the columns first. Lines that begin with `#`, and empty
+/// ones, are skipped. The error is one line: line, column, what is wrong, what to do.
 pub fn parse(text: &str) -> Result<Table, Error> {
+    table(text, &[], false)
+}
+
+/// The same, of which `names` are pairs of a column here and its name there, and the clients may be known otherwise.
+pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool) -> Result<Table, Error> {
     let mut records = records(text)?.into_iter();
     let empty = || Error::input("there is no row in it").hint("write the names of the columns first");
     let (head_line, head) = records.next().ok_or_else(empty)?;
     let at = |line: usize| move |why: Error| why.at(format!("line {line}"));
+    let head = renamed(&head, names)?;
+    let records: Vec<(usize, Vec<String>)> = records.collect();
+    let is_comma =
+        has_decimal_commas(records.iter().flat_map(|(_, cells)| cells.iter().map(|cell| cell.trim())));
     let mut seen = BTreeSet::new();
     for name in &head {
         let is_new = seen.insert(name.as_str());
@@ -149,9 +184,11 @@ pub fn parse(text: &str) -> Result<Table, Error> {
     for one_of in REQUIRED {
         let there = one_of.iter().filter(|name| seen.contains(*name)).count();
         let none = format!("there is no column {}", one_of.join(" or "));
-        ensure(there > 0, none, "name the column so").map_err(at(head_line))?;
+        let is_given = knows_clients && *one_of == ["clients"];
+        let hint = format!("name the column so, or say which one it is: --columns '{}=NAME'", one_of[0]);
+        ensure(there > 0 || is_given, none, hint).map_err(at(head_line))?;
         let both = format!("columns {} say the same", one_of.join(" and "));
-        ensure(there == 1, both, "remove one").map_err(at(head_line))?;
+        ensure(there <= 1, both, "remove one").map_err(at(head_line))?;
     }
     let columns: Vec<Option<&Column>> =
         head.iter().map(|name| COLUMNS.iter().find(|(known, _)| known == name)).collect();
@@ -163,6 +200,8 @@ pub fn parse(text: &str) -> Result<Table, Error> {
         let mut row = PublishedRow::default();
         for (cell, column) in cells.iter().zip(&columns) {
             let (Some((name, read)), cell) = (column, one_line(cell)) else { continue };
+            let is_text = ["report", "system", "workload", "note"].contains(name);
+            let cell = if is_text { cell } else { plain_number(&cell, is_comma) };
             if !cell.is_empty() {
                 let wrong = |hint| Error::input(format!("`{cell}` does not fit")).hint(hint);
                 read(&mut row, &cell)
@@ -182,9 +221,128 @@ fn text(field: &mut String, cell: &str) -> Result<(), &'static str> {
 }
 
 fn number(field: &mut Option<Figure>, cell: &str) -> Result<(), &'static str> {
-    let figure = Figure::parse(cell).ok_or("write a plain number, as in 1234.5, or leave the cell empty")?;
+    let figure = with_unit(cell, "").ok_or("write a plain number, as in 1234.5, or leave the cell empty")?;
     *field = Some(figure);
     Ok(())
+}
+
+/// What other tables call a column, in lower case and with one `_` for all that is no letter or digit; of several that are there, the first.
+const OTHER_NAMES: &[(&str, &[&str])] = &[
+    ("clients", &["connections", "conns", "concurrency", "users", "vus", "virtual_users"]),
+    // Of weir's own table the attempts: the law holds for all of them.
+    (
+        "throughput_rps",
+        &[
+            "attempts_rps",
+            "rps",
+            "req_s",
+            "reqs_s",
+            "req_sec",
+            "requests_s",
+            "requests_sec",
+            "requests_per_second",
+            "requests_per_sec",
+            "throughput_req_s",
+            "qps",
+            "tps",
+            "throughput",
+        ],
+    ),
+    (
+        "latency_ms",
+        &[
+            "mean_ms",
+            "avg_ms",
+            "average_ms",
+            "latency_mean_ms",
+            "mean_latency_ms",
+            "avg_latency_ms",
+            "latency_avg_ms",
+            "average_latency_ms",
+        ],
+    ),
+    ("latency_us", &["latency_us_mean", "mean_us", "avg_us", "mean_latency_us", "avg_latency_us"]),
+    ("p50_ms", &["median_ms", "latency_p50_ms"]),
+    ("p99_ms", &["latency_p99_ms"]),
+    ("workload", &["name", "scenario", "endpoint"]),
+];
+
+/// The name in lower case, with one `_` for all that is no letter or digit.
+fn plain_name(name: &str) -> String {
+    let letters: String =
+        name.chars().map(|of| if of.is_alphanumeric() { of.to_ascii_lowercase() } else { ' ' }).collect();
+    letters.split_whitespace().collect::<Vec<_>>().join("_")
+}
+
+/// The head of a table with the names that are known here: those that `names` gives to columns, then other names of the same.
+fn renamed(head: &[String], names: &[(String, String)]) -> Result<Vec<String>, Error> {
+    let mut renamed = head.to_vec();
+    for (ours, theirs) in names {
+        let known: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
+        let what = format!("--columns: there is no `{ours}` here");
+        ensure(known.contains(&ours.as_str()), what, format!("expected one of: {}", known.join(", ")))?;
+        let at = head.iter().position(|name| name.trim() == theirs.trim());
+        let hint = format!("it has: {}", head.join(", "));
+        let at = at.ok_or_else(|| {
+            Error::input(format!("--columns: the table has no column `{theirs}`")).hint(hint)
+        })?;
+        // What had the name before means nothing now.
+        renamed.iter_mut().filter(|name| *name == ours).for_each(|name| name.push_str(" (not used)"));
+        renamed[at].clone_from(ours);
+    }
+    for (ours, others) in OTHER_NAMES {
+        let is_latency = ours.starts_with("latency");
+        let is_there = renamed.iter().any(|name| {
+            name == ours || is_latency && name.starts_with("latency_") && REQUIRED[2].contains(&&**name)
+        });
+        let found =
+            others.iter().find_map(|other| renamed.iter().position(|name| plain_name(name) == *other));
+        if let Some(at) = found.filter(|_| !is_there) {
+            renamed[at] = (*ours).to_owned();
+        }
+    }
+    Ok(renamed)
+}
+
+/// What stands between the cells: of tabs, semicolons and commas the one of which the first line has most.
+fn delimiter(text: &str) -> u8 {
+    let is_row = |line: &&str| !line.starts_with('#') && !line.trim().is_empty();
+    let head = text.lines().find(is_row).unwrap_or_default();
+    let count = |of: &u8| head.bytes().filter(|byte| byte == of).count();
+    // Of as many the last is taken.
+    *[b';', b'\t', b','].iter().max_by_key(|of| count(of)).unwrap_or(&b',')
+}
+
+/// A cell without the separators of its thousands, and with a point where `is_comma` says that a comma stands before the decimals.
+fn plain_number(cell: &str, is_comma: bool) -> String {
+    let blanks = [' ', '\u{a0}', '\u{202f}', '\'', '’', '_'];
+    let (thousands, decimals) = if is_comma { ('.', ',') } else { (',', '.') };
+    let is_digit = |of: Option<&char>| of.is_some_and(char::is_ascii_digit);
+    let letters: Vec<char> = cell.chars().collect();
+    let in_groups = |at: usize| {
+        let group = letters[at + 1..].iter().take_while(|of| of.is_ascii_digit()).count();
+        at > 0 && is_digit(letters.get(at - 1)) && group == 3
+    };
+    let kept = letters.iter().enumerate().filter_map(|(at, letter)| match *letter {
+        of if (of == thousands || blanks.contains(&of)) && in_groups(at) => None,
+        of if of == decimals && is_comma => Some('.'),
+        of => Some(of),
+    });
+    kept.collect()
+}
+
+/// Whether in these numbers a comma stands before the decimals: one of them has a comma that is before no group of three digits.
+fn has_decimal_commas<'c>(cells: impl Iterator<Item = &'c str>) -> bool {
+    let is_decimal = |cell: &str| {
+        let (Some((whole, decimals)), true) = (cell.rsplit_once(','), cell.matches(',').count() == 1) else {
+            return false;
+        };
+        let has_digits = |text: &str| text.chars().all(|of| of.is_ascii_digit()) && !text.is_empty();
+        has_digits(&whole.replace('.', ""))
+            && has_digits(decimals)
+            && (decimals.len() != 3 || whole.starts_with('0') || whole.contains('.'))
+    };
+    cells.into_iter().any(is_decimal)
 }
 
 /// Without line ends, so that it may stand in a line.
@@ -196,6 +354,7 @@ fn one_line(cell: &str) -> String {
 fn records(text: &str) -> Result<Vec<(usize, Vec<String>)>, Error> {
     let text = text.trim_start_matches('\u{feff}');
     let mut reader = csv::ReaderBuilder::new();
+    reader.delimiter(delimiter(text));
     reader.has_headers(false).flexible(true).comment(Some(b'#'));
     let mut records = Vec::new();
     for record in reader.from_reader(text.as_bytes()).into_records() {
@@ -246,6 +405,36 @@ mod tests {
     }
 
     #[test]
+    fn tables_are_read_as_people_have_them() {
+        let shown = |text: &str, names: &[(&str, &str)]| {
+            let names: Vec<_> = names.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+            let row = table(text, &names, false).unwrap().rows.remove(0);
+            (row.clients.unwrap(), row.throughput_rps.unwrap().value, row.latency_ms.unwrap().value)
+        };
+        for (text, names, expected) in [
+            ("Users\tReq/s\tAvg (ms)\n16\t1,234.5\t12.96\n", &[][..], (16, 1234.5, 12.96)),
+            ("connections;rps;mean_ms\n16;1.234,5;12,96\n", &[], (16, 1234.5, 12.96)),
+            ("connections;rps;mean_ms\n1 600;1'234'567;12.96\n", &[], (1600, 1_234_567.0, 12.96)),
+            ("vus,qps,mean latency ms\n16,\"12,345\",1296us\n", &[], (16, 12345.0, 1.296)),
+            (
+                "N,X,R\n16,1.2k,12.96ms\n",
+                &[("clients", "N"), ("throughput_rps", "X"), ("latency_ms", "R")],
+                (16, 1200.0, 12.96),
+            ),
+            ("clients,goodput_rps,attempts_rps,latency_us_mean\n1,9,10,100000\n", &[], (1, 10.0, 100.0)),
+        ] {
+            assert_eq!(shown(text, names), expected, "{text}");
+        }
+        let told = |names: &[(String, String)]| table("a,b\n1,2\n", names, false).unwrap_err().to_string();
+        let name = |a: &str, b: &str| [(a.to_owned(), b.to_owned())];
+        assert!(told(&name("clients", "c")).contains("the table has no column `c`; hint: it has: a, b"));
+        assert!(
+            told(&name("client", "a")).contains("there is no `client` here; hint: expected one of: report,")
+        );
+        assert!(told(&[]).contains("or say which one it is: --columns 'clients=NAME'"));
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_line_column_and_remedy() {
         let head = "clients,throughput_rps,latency_ms,success_share\n";
         for (csv, complaint) in [
@@ -256,7 +445,7 @@ mod tests {
             ("clients,throughput_rps,latency_ms,latency_us\n".into(), "say the same; hint: remove one"),
             (format!("{head}1,2,3\n"), "line 2: it has 3 cells and the head has 4; hint: quote"),
             (format!("{head}\n0,2,3,\n"), "line 3, column clients: `0` does not fit; hint: write a whole"),
-            (format!("{head}1,2,3,1\n1,\"14,571\",3,\n"), "line 3, column throughput_rps: `14,571`"),
+            (format!("{head}1,2,3,1\n1,\"14 57\",3,\n"), "line 3, column throughput_rps: `14 57`"),
             (
                 format!("{head}1,2,fast,\n"),
                 "line 2, column latency_ms: `fast` does not fit; hint: write a plain",

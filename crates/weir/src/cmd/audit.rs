@@ -6,22 +6,43 @@ use super::{read_text, say, say_document};
 use kv::Error;
 use lab_analysis::audit::{Audit, AuditFinding, Counted};
 use lab_analysis::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
-use lab_data::published::{self, Table};
+use lab_data::published::Table;
+use lab_data::summaries;
 use std::path::PathBuf;
 
 /// Check a published table of clients, throughput and latency by Little’s law, and name likely causes of errors.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// CSV with the columns clients, throughput_rps and latency_ms, as in experiments/reports/printed.csv
-    file: PathBuf,
+    /// Tables with the columns clients, throughput_rps and latency_ms, as experiments/reports/printed.csv (commas, semicolons or tabs); or
+    /// what wrk, k6 or oha printed
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Columns that have other names in the table, as in clients=Users,throughput_rps=Req/s
+    #[arg(long, value_delimiter = ',', value_name = "NAME=COLUMN,…", value_parser = column)]
+    columns: Vec<(String, String)>,
+    /// Clients of rows that do not say how many there were
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    clients: Option<u32>,
     /// Print the findings as one JSON document
     #[arg(long)]
     json: bool,
 }
 
+fn column(text: &str) -> Result<(String, String), Error> {
+    let named = text.split_once('=').filter(|(ours, theirs)| !ours.is_empty() && !theirs.is_empty());
+    let named = named.map(|(ours, theirs)| (ours.trim().to_owned(), theirs.trim().to_owned()));
+    named.ok_or_else(|| Error::input("a column is NAME=COLUMN").hint("write it as in clients=Users"))
+}
+
 pub(crate) fn run(args: Args) -> Result<(), Error> {
-    let text = read_text(&args.file, "the table ", "name a CSV file, as in experiments/reports/printed.csv")?;
-    let table = published::parse(&text).map_err(|why| why.at(args.file.display()))?;
+    let mut table = Table { rows: Vec::new(), ignored: Vec::new() };
+    for file in &args.files {
+        let text = read_text(file, "the table ", "name a CSV file, as in experiments/reports/printed.csv")?;
+        let read = summaries::read(&text, &args.columns, args.clients);
+        let read = read.map_err(|why| why.at(file.display()))?;
+        table.rows.extend(read.rows);
+        table.ignored.extend(read.ignored);
+    }
     let found = audit(&table.rows);
     if args.json {
         return say_document(&found);

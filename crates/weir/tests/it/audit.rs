@@ -34,13 +34,51 @@ fn programs_get_the_same_as_json() {
 }
 
 #[test]
+fn what_people_have_is_read_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let wrk = "Running 10s test @ http://a/\n  2 threads and 16 connections\n    Latency     1.00ms  100.00us   5.00ms   80.00%\n\
+               Requests/sec:  16000.00\n";
+    let oha = "Summary:\n  Success rate: 100.00%\n  Average: 0.0010 secs\n  Requests/sec: 16000.5\n";
+    for (text, flags, off) in [
+        (wrk, &[][..], "0 of 1"),
+        (oha, &["--clients", "16"], "0 of 1"),
+        // Half of the time between requests is nobody's latency.
+        (oha, &["--clients", "32"], "1 of 1"),
+        ("Users;Req/s;Mean\n16;16.000,5;1,00\n", &["--columns", "clients=Users,latency_ms=Mean"], "0 of 1"),
+        ("connections\trps\tmean_ms\n16\t16,000\t1.3\n", &[], "1 of 1"),
+    ] {
+        let file = file("it", text);
+        let output = audit(&[&[file.as_str()], flags].concat());
+        let said = String::from_utf8_lossy(&output.stdout);
+        let last = format!("{off} rows off by more than 5 %");
+        assert_eq!(
+            said.lines().last(),
+            Some(last.as_str()),
+            "{text}{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let (one, other) = (file("one", wrk), file("other", wrk));
+    let said = String::from_utf8(audit(&[&one, &other]).stdout).unwrap();
+    assert_eq!(said.lines().last(), Some("0 of 2 rows off by more than 5 %"));
+}
+
+#[test]
 fn a_table_that_cannot_be_read_is_wrong_input() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("table.csv");
     let path = path.to_str().unwrap();
     for (csv, complaint) in [
         (None, "cannot read the table"),
-        (Some("clients,rps\n"), "line 1: there is no column throughput_rps; hint: name the column so"),
+        (
+            Some("clients,speed\n"),
+            "line 1: there is no column throughput_rps; hint: name the column so, or say",
+        ),
         (Some("clients,throughput_rps,latency_ms\n1,fast,3\n"), "line 2, column throughput_rps: `fast`"),
     ] {
         if let Some(csv) = csv {

@@ -1,0 +1,224 @@
+//! What other load generators print at the end of a run, read into [`PublishedRow`]s: wrk, k6, oha, and tables in JSON as of HttpArena.
+//!
+//! Pure: text in, rows out. Each is known by words that only it prints.
+
+use crate::ensure;
+use crate::published::{Figure, PublishedRow, Table, table, with_unit};
+use kv::Error;
+use serde_json::Value;
+
+/// Reads a table with the names of its columns, or what wrk, k6 or oha print at the end. `names` are pairs of a column here and its name
+/// there; `clients` are those of rows that have none.
+pub fn read(text: &str, names: &[(String, String)], clients: Option<u32>) -> Result<Table, Error> {
+    let known = rows(text).map(|rows| Table { rows, ignored: Vec::new() });
+    let mut table = match known {
+        Some(table) => table,
+        None => table(text, names, clients.is_some())?,
+    };
+    table.rows.iter_mut().for_each(|row| row.clients = row.clients.or(clients));
+    let is_without = table.rows.iter().any(|row| row.clients.is_none() && row.system == "oha");
+    let hint = "oha does not print them: name them with --clients";
+    ensure(!is_without, "the summary does not say how many clients there were", hint)?;
+    Ok(table)
+}
+
+/// The rows of a summary; `None` where the text is none that is known. What a tool does not print is left out: oha the clients.
+fn rows(text: &str) -> Option<Vec<PublishedRow>> {
+    if let Ok(json) = serde_json::from_str::<Value>(text) {
+        return of_json(&json);
+    }
+    let (is_wrk, is_k6) =
+        (text.contains("Requests/sec:") && text.contains(" connections"), text.contains("http_reqs"));
+    let is_oha = text.contains("Success rate:") && text.contains("Requests/sec:");
+    let runs = |begin: &str| -> Vec<PublishedRow> {
+        // Several runs may stand in one file.
+        let starts = text.match_indices(begin).map(|(at, _)| at);
+        let mut ends: Vec<usize> = starts.collect();
+        ends.push(text.len());
+        let of = |pair: &[usize]| &text[pair[0]..pair[1]];
+        let read = match (is_wrk, is_k6) {
+            (true, _) => of_wrk,
+            (_, true) => of_k6,
+            _ => of_oha,
+        };
+        ends.windows(2).map(|pair| read(of(pair))).collect()
+    };
+    match () {
+        () if is_wrk => Some(runs("Running ")),
+        () if is_k6 => Some(vec![of_k6(text)]),
+        () if is_oha => Some(runs("Summary:")),
+        () => None,
+    }
+}
+
+/// The words behind the first line that begins with `name`, without dots and colons between.
+fn words<'t>(text: &'t str, name: &str) -> Option<Vec<&'t str>> {
+    let rest = text.lines().find_map(|line| line.trim_start_matches(['✓', '✗', ' ']).strip_prefix(name))?;
+    Some(rest.trim_start_matches(['.', ':', ' ']).split_ascii_whitespace().collect())
+}
+
+fn of_wrk(text: &str) -> PublishedRow {
+    let mut row = PublishedRow { system: "wrk".to_owned(), ..PublishedRow::default() };
+    let connections = text.lines().find(|line| line.contains(" connections"));
+    row.clients = connections.and_then(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        words[words.iter().position(|word| word.starts_with("connections"))?.checked_sub(1)?].parse().ok()
+    });
+    let first = |name: &str| words(text, name).and_then(|words| words.first().copied());
+    row.latency_ms = first("Latency").and_then(|word| with_unit(word, "ms"));
+    row.throughput_rps = first("Requests/sec").and_then(Figure::parse);
+    row.p99_ms = first("99%").and_then(|word| with_unit(word, "ms"));
+    let failed = first("Non-2xx or 3xx responses").and_then(|word| word.parse::<f64>().ok());
+    let all = text.lines().find_map(|line| line.split_once(" requests in ")?.0.trim().parse::<f64>().ok());
+    row.success_share =
+        failed.zip(all).filter(|(_, all)| *all > 0.0).map(|(failed, all)| share(1.0 - failed / all));
+    row
+}
+
+fn of_k6(text: &str) -> PublishedRow {
+    let mut row = PublishedRow { system: "k6".to_owned(), ..PublishedRow::default() };
+    let named =
+        |name: &str, part: &str| words(text, name)?.into_iter().find_map(|word| word.strip_prefix(part));
+    row.latency_ms = named("http_req_duration", "avg=").and_then(|word| with_unit(word, "ms"));
+    row.p50_ms = named("http_req_duration", "med=").and_then(|word| with_unit(word, "ms"));
+    row.p99_ms = named("http_req_duration", "p(99)=").and_then(|word| with_unit(word, "ms"));
+    let rate = words(text, "http_reqs").and_then(|words| words.get(1).copied());
+    row.throughput_rps = rate.and_then(|rate| Figure::parse(rate.strip_suffix("/s")?));
+    // Where the load has stages the number of clients is no constant, and the law says nothing of the mean.
+    let ends = ["min=", "max="].map(|end| named("vus", end).and_then(|count| count.parse::<u32>().ok()));
+    let looping = text
+        .lines()
+        .find_map(|line| line.split_once(" looping VUs for ")?.0.rsplit([' ', ':']).next()?.parse().ok());
+    row.clients = looping.or(ends[0].filter(|least| ends[1] == Some(*least)));
+    let failed =
+        words(text, "http_req_failed").and_then(|words| with_unit(words.first()?.strip_suffix('%')?, ""));
+    row.success_share = failed.map(|failed| share(1.0 - failed.value / 100.0));
+    row
+}
+
+fn of_oha(text: &str) -> PublishedRow {
+    let mut row = PublishedRow { system: "oha".to_owned(), ..PublishedRow::default() };
+    let first = |name: &str| words(text, name).and_then(|words| words.first().copied());
+    let latency = words(text, "Average").map(|words| words[..words.len().min(2)].concat());
+    row.latency_ms = latency.and_then(|text| with_unit(&text.replace("secs", "s").replace("sec", "s"), "s"));
+    row.throughput_rps = first("Requests/sec").and_then(Figure::parse);
+    let success = first("Success rate").and_then(|word| Figure::parse(word.strip_suffix('%')?));
+    row.success_share = success.map(|percent| share(percent.value / 100.0));
+    row
+}
+
+fn of_json(json: &Value) -> Option<Vec<PublishedRow>> {
+    if let Value::Array(all) = json {
+        let is_known = |of: &Value| of.get("rps").is_some() && of.get("connections").is_some();
+        return all.iter().all(is_known).then(|| all.iter().map(of_table).collect());
+    }
+    let figure = |value: &Value| Figure::parse(&value.as_f64()?.to_string());
+    let mut row = PublishedRow::default();
+    if let Some(metrics) = json.get("metrics").filter(|metrics| metrics.get("http_reqs").is_some()) {
+        row.system = "k6".to_owned();
+        // The summary of a script has them one level deeper.
+        let of = |metric: &str, figure: &str| {
+            let metric = metrics.get(metric)?;
+            metric.get("values").unwrap_or(metric).get(figure)
+        };
+        row.throughput_rps = of("http_reqs", "rate").and_then(figure);
+        row.latency_ms = of("http_req_duration", "avg").and_then(figure);
+        row.p50_ms = of("http_req_duration", "med").and_then(figure);
+        row.p99_ms = of("http_req_duration", "p(99)").and_then(figure);
+        let ends = ["min", "max"].map(|end| of("vus", end).and_then(Value::as_u64));
+        row.clients = ends[0].filter(|least| ends[1] == Some(*least)).and_then(|count| count.try_into().ok());
+        let failed = of("http_req_failed", "value").or(of("http_req_failed", "rate")).and_then(Value::as_f64);
+        row.success_share = failed.map(|failed| share(1.0 - failed));
+        return Some(vec![row]);
+    }
+    let summary = json.get("summary").filter(|summary| summary.get("requestsPerSec").is_some())?;
+    row.system = "oha".to_owned();
+    row.throughput_rps = summary.get("requestsPerSec").and_then(figure);
+    let secs = summary.get("average").and_then(figure);
+    row.latency_ms = secs.map(|secs| secs.in_unit(1e3, 3));
+    row.success_share = summary.get("successRate").and_then(Value::as_f64).map(share);
+    Some(vec![row])
+}
+
+/// A row of a table in JSON, with units in its latencies.
+fn of_table(json: &Value) -> PublishedRow {
+    let text = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let count = |name: &str| json.get(name).and_then(Value::as_f64);
+    let statuses: Vec<f64> =
+        ["2xx", "3xx", "4xx", "5xx"].iter().filter_map(|of| count(&format!("status_{of}"))).collect();
+    let all: f64 = statuses.iter().sum();
+    PublishedRow {
+        system: text("framework"),
+        workload: text("framework"),
+        clients: count("connections").map(|count| count as u32).filter(|count| *count > 0),
+        throughput_rps: count("rps").and_then(|rps| Figure::parse(&rps.to_string())),
+        latency_ms: with_unit(&text("avg_latency"), ""),
+        p99_ms: with_unit(&text("p99_latency"), ""),
+        success_share: (statuses.len() == 4 && all > 0.0).then(|| share((statuses[0] + statuses[1]) / all)),
+        note: text("language"),
+        ..PublishedRow::default()
+    }
+}
+
+/// A share of requests, to the fourth digit.
+fn share(of: f64) -> Figure {
+    Figure { value: (of * 1e4).round() / 1e4, decimals: 4 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> Vec<String> {
+        let figure = |of: Option<Figure>| of.map_or("-".to_owned(), |of| of.to_string());
+        let row = |row: PublishedRow| {
+            let clients = row.clients.map_or("-".to_owned(), |clients| clients.to_string());
+            let figures = [row.throughput_rps, row.latency_ms, row.p99_ms, row.success_share].map(figure);
+            format!("{} {clients} {}", row.system, figures.join(" "))
+        };
+        rows(text).unwrap().into_iter().map(row).collect()
+    }
+
+    #[test]
+    fn the_summary_of_wrk_is_read_also_several_in_one_file() {
+        let wrk = "Running 10s test @ http://127.0.0.1:8080/\n  2 threads and 16 connections\n  Thread Stats   Avg      Stdev     Max   +/- Stdev\n    \
+             Latency   312.50us  100.00us   5.00ms   80.00%\n    Req/Sec    25.60k     1.00k   30.00k    70.00%\n  Latency Distribution\n     \
+             50%  300.00us\n     99%    1.20ms\n  512000 requests in 10.00s, 60.00MB read\n  Non-2xx or 3xx responses: 5120\nRequests/sec:  51200.00\n";
+        assert_eq!(shown(wrk), ["wrk 16 51200.00 0.31250 1.20 0.9900"]);
+        assert_eq!(shown(&wrk.repeat(2)).len(), 2);
+    }
+
+    #[test]
+    fn the_summary_of_k6_is_read_as_text_and_as_json() {
+        let text = "  scenarios: (100.00%) 1 scenario, 30 max VUs, 1m30s max duration (incl. graceful stop):\n           \
+             * default: 30 looping VUs for 1m0s (gracefulStop: 30s)\n     ✓ http_req_duration..............: avg=450.23µs min=0s med=505.7µs \
+             max=26.5ms p(90)=1ms p(95)=1.09ms\n       { expected_response:true }...: avg=1ms\n     http_req_failed................: 0.25% ✓ 0\n     \
+             http_reqs......................: 3012451 50206.965562/s\n";
+        assert_eq!(shown(text), ["k6 30 50206.965562 0.45023 - 0.9975"]);
+        let stages =
+            "http_req_duration....: avg=2ms p(99)=4ms\nhttp_reqs....: 10 5/s\nvus......: 3 min=1 max=5\n";
+        assert_eq!(shown(stages), ["k6 - 5 2 4 -"], "their number is no constant");
+        let json = r#"{"metrics":{"http_reqs":{"count":10,"rate":100.5},"http_req_duration":{"avg":9.5,"med":9,"p(99)":20},
+            "vus":{"value":1,"min":1,"max":1},"http_req_failed":{"value":0.5}}}"#;
+        assert_eq!(shown(json), ["k6 1 100.5 9.5 20 0.5000"]);
+    }
+
+    #[test]
+    fn the_summary_of_oha_has_no_clients() {
+        let text = "Summary:\n  Success rate: 100.00%\n  Total:        48.0969 secs\n  Average:      2.3804 secs\n  Requests/sec: 20.7913\n";
+        assert_eq!(shown(text), ["oha - 20.7913 2380.4 - 1.0000"]);
+        let now = "Summary:\n  Success rate:\t99.00%\n  Average:\t1.2500 ms\n  Requests/sec:\t12800.0000\n";
+        assert_eq!(shown(now), ["oha - 12800.0000 1.2500 - 0.9900"]);
+        let json = r#"{"summary":{"successRate":1.0,"average":0.00125,"requestsPerSec":12800.5}}"#;
+        assert_eq!(shown(json), ["oha - 12800.5 1.25 - 1.0000"]);
+    }
+
+    #[test]
+    fn a_table_in_json_is_a_row_for_each_system() {
+        let json = r#"[{"framework":"a","rps":100000,"avg_latency":"1.12ms","p99_latency":"4ms","connections":512,
+            "status_2xx":99,"status_3xx":0,"status_4xx":1,"status_5xx":0}]"#;
+        assert_eq!(shown(json), ["a 512 100000 1.12 4 0.9900"]);
+        assert_eq!(rows("[{}]"), None);
+        assert_eq!(rows("clients,throughput_rps\n1,2\n"), None);
+    }
+}
