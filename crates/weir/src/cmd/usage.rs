@@ -75,6 +75,9 @@ pub(super) fn on_one_line(text: &str) -> String {
 
 /// The environment variable that the wrong value comes from.
 fn variable(command: &clap::Command, error: &clap::Error, words: &[OsString]) -> Option<String> {
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        return None;
+    }
     let wrong = error.get(ContextKind::InvalidArg)?.to_string();
     let arg = command.get_arguments().find(|arg| arg.to_string() == wrong)?;
     let flag = format!("--{}", arg.get_long()?);
@@ -93,7 +96,7 @@ pub(super) fn check_commands(experiment: &Experiment) -> Result<(), Error> {
         }
         for workload in experiment.workloads_of(subject) {
             let at = |why: Error| why.at(of_target(subject.name.as_deref(), &workload.name));
-            let load = workload.asks("http://127.0.0.1:1");
+            let load = workload.asks(&["http://127.0.0.1:1"]);
             let load: Vec<&str> = load.iter().map(String::as_str).collect();
             check(&load, &workload.args).map_err(at)?;
             let Target::Weir { args, .. } = &subject.target else { continue };

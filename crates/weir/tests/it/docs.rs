@@ -23,6 +23,8 @@ const INSTEAD: &[(&str, &str, &str)] = &[
     ("--window 3s", "--window 300ms --warmup 100ms", "the figures do not matter here"),
     ("--window 2s", "--window 300ms --warmup 100ms", "the figures do not matter here"),
     ("--workload mixed --clients 64", "--workload mixed --clients 64 --window 300ms", "likewise"),
+    ("--within 10s", "--within 3s --warmup 100ms", "it may find nothing here"),
+    ("--for 5s", "--for 2s", "the figures do not matter here"),
     ("experiments/quick.toml", "experiments/quick.toml SHORT", "likewise"),
     ("experiments/postgres.toml", "experiments/postgres.toml SHORT", "likewise"),
     ("mine.toml --out", "mine.toml SHORT --out", "likewise"),
@@ -30,8 +32,10 @@ const INSTEAD: &[(&str, &str, &str)] = &[
 /// What `SHORT` stands for there.
 const SHORT: &str = "--no-selftest --repetitions 1 --levels 1,4 --warmup 100ms --window 300ms";
 /// A command that may fail, and why.
-const MAY_FAIL: &[(&str, &str)] =
-    &[("weir selftest", "whether its checks pass depends on what else the machine does")];
+const MAY_FAIL: &[(&str, &str)] = &[
+    ("weir selftest", "whether its checks pass depends on what else the machine does"),
+    ("--find-rate 'p50<1s", "on a busy machine the time is over before a rate is found"),
+];
 
 /// A command and the output that stands below it.
 pub(crate) struct Step {
@@ -106,7 +110,7 @@ impl Shell {
     fn start() -> Shell {
         let dir = tempfile::tempdir().unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for name in ["experiments", "LICENSE", "LICENSE-APACHE"] {
+        for name in ["experiments", "crates", "LICENSE", "LICENSE-APACHE"] {
             symlink(root.join(name), dir.path().join(name)).unwrap();
         }
         fs::create_dir(dir.path().join("weir-results")).unwrap();

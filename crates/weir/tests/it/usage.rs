@@ -109,6 +109,11 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
             "`weir serve --help`",
         ),
         ("serve --inject", "a value is required for '--inject <", "`weir serve --help`"),
+        (
+            "serve --event-log-bytes 1MiB",
+            "the following required arguments were not provided: --event-log <TIME>",
+            "write `weir serve --event-log <TIME> --event-log-bytes <SIZE>`",
+        ),
         ("serve here", "unexpected argument 'here' found", "`weir serve --help` lists"),
     ] {
         let words: Vec<String> = words.split(' ').map(|word| word.replace("URL", URL)).collect();

@@ -84,6 +84,10 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
             return Err(Error::input("there is nothing to compare")
                 .hint("name two results directories, or two services: weir compare --url URL --url URL"));
         }
+        (Some(base), _) if base.to_string_lossy().contains("://") => {
+            return Err(Error::input(format_args!("{} is a URL, no results directory", base.display()))
+                .hint("name services with flags: weir compare --url URL --url URL"));
+        }
         (Some(base), Some(new)) => (compare(&[&report::read(base)?, &report::read(new)?])?, args.out.clone()),
         (Some(base), None) => (of_run(base)?, args.out.clone()),
     };

@@ -86,6 +86,7 @@ impl Pairs {
             warmup: self.warmup.to_string(),
             window: self.window.to_string(),
             is_checked: false,
+            quota: None,
         };
         let experiment = experiment("compare", &services, &length, &self.flags)?;
         let dir = results_dir(out.map(PathBuf::as_path), "compare")?;
