@@ -18,6 +18,7 @@ mod limits;
 mod link;
 mod live;
 mod load;
+mod ports;
 mod process;
 mod resources;
 mod runner;
@@ -26,6 +27,7 @@ mod selftest;
 mod services;
 
 pub use database::{CassandraCluster, Cluster, DatabaseServer, Options as DatabaseOptions};
+pub use ports::free_ports;
 
 use files::cannot_write;
 use kv::Error;

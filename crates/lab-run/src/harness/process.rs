@@ -1,6 +1,7 @@
 //! A child process: pinned before its first instruction, logged, waited for, and gone when its owner is.
 
 use super::files::cannot_write;
+use super::ports::is_port_taken;
 use crate::affinity::bind;
 use crate::sampler::{Stat, descendants, processes};
 use kv::Error;
@@ -10,7 +11,6 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -23,8 +23,6 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a weir may take until it says where it listens.
 const LISTENING_MAX: Duration = Duration::from_secs(30);
-/// How often something is started on other ports when somebody was quicker.
-const PORT_TRIES: usize = 4;
 /// How often a condition is checked that has no event to wait for.
 const POLL_EVERY: Duration = Duration::from_millis(3);
 /// How often the stop flag is checked while a line is waited for.
@@ -344,29 +342,6 @@ pub(super) fn wait_ready(
         let asked = processes.iter().find(|process| process.name == SERVER).unwrap_or(&processes[0]);
         asked.failed(format_args!("was not ready within {} s ({last})", timeout.as_secs()))
     })
-}
-
-/// So many different free ports of 127.0.0.1.
-pub(super) fn free_ports(count: usize) -> Result<Vec<u16>, Error> {
-    // All are held until all are found: else one might be found twice.
-    let held: io::Result<Vec<TcpListener>> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
-    let ports = held.and_then(|held| held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect());
-    ports.map_err(|error| Error::new(format_args!("no free port on 127.0.0.1: {error}")))
-}
-
-/// Has `start` start what takes free ports: between finding one and taking it another process may be quicker.
-pub(super) fn on_free_ports<T>(mut start: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-    for _ in 0..PORT_TRIES {
-        match start() {
-            Err(why) if is_port_taken(&why.to_string()) => {}
-            done => return done,
-        }
-    }
-    start()
-}
-
-fn is_port_taken(said: &str) -> bool {
-    said.to_ascii_lowercase().contains("address already in use")
 }
 
 /// Kills those that are `meant`, and waits until all are gone: dead is gone, also while nobody has collected it.

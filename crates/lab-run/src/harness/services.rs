@@ -5,7 +5,8 @@
 use super::Options;
 use super::disk;
 use super::files::{self, cannot_write, temporary_dir};
-use super::process::{Process, blind, free_ports, kill_within, poll_until, wait_ready};
+use super::ports::free_ports;
+use super::process::{Process, blind, kill_within, poll_until, wait_ready};
 use crate::http::answers;
 use kv::Error;
 use lab_data::experiment::{Commands, PORT, SERVER, fill};

@@ -3,14 +3,14 @@
 //! The service is a few lines of Python on its own HTTP library; TLS and Unix sockets are those of `weir serve`.
 
 use super::load::weir_load;
-use super::support::{Client, Server, python};
+use super::support::{Client, Server, free_address, python};
 use super::tls::Authority;
 use kv::proto::LoadReport;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 /// `any_service.py` on a free port, killed when dropped.
@@ -341,7 +341,7 @@ fn https_and_unix_sockets_are_reached() {
 
 #[test]
 fn a_wrong_command_line_says_what_to_do() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = free_address();
     let url = format!("http://{nobody}/x");
     for (flags, code, told) in [
         (&[url.as_str()][..], 1, "connection refused; hint: start the server, or correct the port"),

@@ -2,12 +2,12 @@
 //! again, what was changed behind the generator's back is seen, and what a dialect lacks is refused.
 
 use super::load::{plan, run, weir_load};
-use super::support::{self, Client, until};
+use super::support::{self, Client, free_address, until};
 use kv::proto::LoadReport;
 use load::{self, Connect, Dialect, Mix, Plan, Target, Verify};
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ impl Program {
         // Between finding a free port and taking it another process may be quicker; the program then ends.
         for _ in 0..10 {
             let dir = tempfile::tempdir().unwrap();
-            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let address = free_address();
             let mut command = command(address.port(), dir.path());
             let log = fs::File::create(dir.path().join("log")).unwrap();
             command.current_dir(dir.path()).stdin(Stdio::null());

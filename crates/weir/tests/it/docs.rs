@@ -6,9 +6,9 @@
 //! program, which has to end with 0.
 
 use crate::support::{PATIENCE, python};
+use lab_run::harness::free_ports;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -128,10 +128,9 @@ impl Shell {
         let mut input = child.stdin.take().unwrap();
         writeln!(input, "trap 'kill $(jobs -p) 2>/dev/null' EXIT").unwrap();
         let done = BufReader::new(child.stdout.take().unwrap());
-        // All at once, so that no two are alike.
-        let free = ["127.0.0.1:8080", "127.0.0.1:9000"]
-            .map(|name| (name, TcpListener::bind("127.0.0.1:0").unwrap()));
-        let addresses = free.map(|(name, listener)| (name, listener.local_addr().unwrap().to_string()));
+        let ports = free_ports(2).unwrap();
+        let addresses = [("127.0.0.1:8080", ports[0]), ("127.0.0.1:9000", ports[1])]
+            .map(|(name, port)| (name, format!("127.0.0.1:{port}")));
         Shell { child, input, done, dir, addresses }
     }
 

@@ -1,8 +1,8 @@
 //! `weir lab --command`: what limits small services in other languages, of which the lab knows nothing.
 
-use crate::support::{PATIENCE, python};
+use crate::support::{PATIENCE, free_address, python};
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Instant;
@@ -83,7 +83,7 @@ impl Drop for Killed {
 
 #[test]
 fn another_service_behind_it_is_named() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = free_address().port().to_string();
     let script = Path::new(SERVICES).join("limits.py");
     let behind = Command::new(python("python3")).arg(&script).args(["behind", &port]).spawn().unwrap();
     let _behind = Killed(behind);

@@ -1,13 +1,13 @@
 //! `weir load --http2` against servers of others: nginx and Node, over TLS and without it, and what they break.
 
 use super::load::weir_load;
-use super::support::{Server, until};
+use super::support::{Server, free_address, until};
 use super::tls::Authority;
 use kv::proto::LoadReport;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -43,7 +43,7 @@ impl Peer {
         let authority = Authority::new();
         let (cert, key) = authority.issue("server");
         let directory = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = free_address().port();
         let tls = match with_tls {
             true => format!("ssl_certificate {}; ssl_certificate_key {};", cert.display(), key.display()),
             false => String::new(),

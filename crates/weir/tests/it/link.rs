@@ -1,5 +1,6 @@
 //! The link from outside: what goes through, how much of it and how late, and what it says of that.
 
+use crate::support::free_address;
 use kv::proto::LinkAccount;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -147,7 +148,7 @@ fn an_answer_comes_no_sooner_than_the_delay_in_each_direction() {
 
 #[test]
 fn a_server_that_is_not_there_is_a_connection_that_ends() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let nobody = free_address().to_string();
     let mut link = Link::start(&nobody, &["--delay", "1ms"]);
     let mut stream = TcpStream::connect(&link.address).unwrap();
     let _ = stream.write_all(b"hello");

@@ -2,7 +2,7 @@
 //!
 //! The servers read HTTP with a few lines of their own rather than with the codec under test.
 
-use super::support::PATIENCE;
+use super::support::{PATIENCE, free_address};
 use kv::proto::{Latency, LoadEvent, LoadReport};
 use load::{self, Connect, EarlyEnd, Pacing, Plan, little_residual};
 use std::collections::{BTreeMap, HashMap};
@@ -543,7 +543,7 @@ fn the_first_key_that_does_not_come_back_ends_the_run() {
 
 #[test]
 fn a_server_that_is_not_there_is_told_at_once() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = free_address();
     let error = load::run(&plan(nobody, "get_popular"), &mut |_| {}).unwrap_err();
     let expected = format!("cannot reach http://{nobody}: connection refused; hint: start the server");
     assert!(!error.is_input() && error.to_string().starts_with(&expected), "{error}");
@@ -593,7 +593,7 @@ fn the_command_prints_a_table_a_document_or_events() {
 
 #[test]
 fn the_command_says_in_one_line_what_is_wrong() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = free_address();
     let url = format!("http://{nobody}");
     for (arguments, code, told) in [
         (&[url.as_str()][..], 1, "connection refused; hint: start the server, or correct the port"),

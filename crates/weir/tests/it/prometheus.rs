@@ -1,10 +1,10 @@
 //! What packaging/ has for Prometheus and Grafana, with the real programs: metrics, alert rules, and the queries of the dashboard.
 
-use crate::support::{Load, Server, postgres, until};
+use crate::support::{Load, Server, free_address, postgres, until};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Prometheus {
         fs::write(folder.path().join("prometheus.yml"), config).unwrap();
         // It does not say which port it took, so it is given a free one. If another process is quicker, it ends.
         loop {
-            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let address = free_address();
             let at = |name: &str| folder.path().join(name).display().to_string();
             let mut child = Command::new("prometheus")
                 .arg(format!("--config.file={}", at("prometheus.yml")))

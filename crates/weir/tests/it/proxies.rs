@@ -1,6 +1,7 @@
 //! The configurations of proxies in packaging/proxies, with real proxies: what they pass on, refuse, keep, and send once.
 
-use crate::support::{Client, Server, is_long, postgres, until};
+use crate::support::{Client, Server, free_address, is_long, postgres, until};
+use lab_run::harness::free_ports;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -34,9 +35,7 @@ impl Proxy {
     fn start_by(program: &str, file: &str, servers: &[SocketAddr]) -> Proxy {
         let directory = tempfile::tempdir().unwrap();
         // Free a moment ago; these programs cannot choose one themselves.
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let address = free_address();
         let text = fs::read_to_string(format!("../../packaging/proxies/{file}")).unwrap();
         let text = servers.iter().zip(8080..).fold(text, |text, (server, port)| match program {
             "varnishd" => text.replace(&format!("\"{port}\""), &format!("\"{}\"", server.port())),
@@ -199,9 +198,8 @@ struct Pair {
 
 impl Pair {
     fn start(store: &str) -> Pair {
-        let free = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-        let addresses = [0, 1].map(|index| free[index].local_addr().unwrap());
-        drop(free);
+        let ports = free_ports(2).unwrap();
+        let addresses = [0, 1].map(|index| (Ipv4Addr::LOCALHOST, ports[index]).into());
         let mut pair = Pair { store: store.to_owned(), addresses, servers: [None, None] };
         (0..2).for_each(|index| pair.start_server(index));
         pair

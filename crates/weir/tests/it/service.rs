@@ -1,8 +1,7 @@
 //! What a service manager sees: states, the watchdog, and sockets that it made itself.
 
-use crate::support::{Client, PATIENCE, Server, mariadb, postgres, until, weir};
+use crate::support::{Client, PATIENCE, Server, free_address, mariadb, postgres, until, weir};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self, UnixDatagram, UnixStream};
 use std::process::{Child, Command, Stdio};
@@ -118,15 +117,10 @@ impl Drop for Activated {
     }
 }
 
-/// An address that was free a moment ago.
-fn free() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
-}
-
 #[test]
 fn sockets_that_the_manager_made_are_used() {
     let directory = tempfile::tempdir().unwrap();
-    let (tcp, path) = (free().to_string(), directory.path().join("socket"));
+    let (tcp, path) = (free_address().to_string(), directory.path().join("socket"));
     let unix = path.to_str().unwrap().to_owned();
     let mut activated =
         Activated::new(&[&tcp, &unix], &["--listen", &tcp, "--listen", &format!("unix:{unix}")]);
@@ -154,7 +148,7 @@ fn sockets_that_the_manager_made_are_used() {
 
 #[test]
 fn a_passed_socket_that_no_flag_names_is_refused() {
-    let [passed, named] = [free(), free()].map(|address| address.to_string());
+    let [passed, named] = [free_address(), free_address()].map(|address| address.to_string());
     let mut activated = Activated::new(&[&passed], &["--listen", &named]);
     let mut lines = activated.lines();
     assert!(lines.next().unwrap().starts_with("Listening on "));

@@ -3,16 +3,21 @@
 //! The client is written apart from `http1` on purpose: a codec cannot vouch for itself.
 
 use lab_data::experiment::Engine;
-use lab_run::harness::{DatabaseOptions, DatabaseServer};
+use lab_run::harness::{DatabaseOptions, DatabaseServer, free_ports};
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Longer than anything here takes on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where nobody listens, for a program that has to be told its address.
+pub(crate) fn free_address() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free_ports(1).unwrap()[0]).into()
+}
 
 /// `weir serve` on a free port, killed when dropped.
 pub(crate) struct Server {

@@ -1,12 +1,11 @@
 //! Several workers under one coordinator: real processes, and what happens when one of them does not do its part.
 
 use crate::load::{Reply, Server as Recorded};
-use crate::support::{Server, until, weir};
+use crate::support::{Server, free_address, until, weir};
 use kv::proto::{FORMAT, LoadEvent, LoadReport};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -315,7 +314,7 @@ fn what_is_no_worker_or_another_one_is_not_believed() {
 #[test]
 fn a_worker_says_what_it_cannot_do() {
     let worker = worker();
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = free_address();
     let output = coordinator(nobody, &[&worker], &["--no-preload"]).output().unwrap();
     let told = complaint(&output);
     assert!(told.contains(&format!("worker `{worker}`: cannot reach http://{nobody}")), "{told}");

@@ -1,12 +1,11 @@
 //! What newcomers type wrong: each is one line that says what is wrong and what to do, with the exit code of its kind.
 
-use crate::support::weir;
+use crate::support::{free_address, weir};
 use std::fs;
-use std::net::TcpListener;
 
 /// A URL at which nobody listens.
 fn nowhere() -> String {
-    format!("http://{}/", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
+    format!("http://{}/", free_address())
 }
 
 #[test]

@@ -6,11 +6,12 @@
 use super::{Options, part_of, private_dir, program};
 use crate::cql::CqlSession;
 use crate::harness::files::cannot_write;
-use crate::harness::process::{Process, on_free_ports, wait_ready};
+use crate::harness::ports::{free_ports_at, on_free_ports};
+use crate::harness::process::{Process, wait_ready};
 use kv::Error;
 use rustix::process::Signal;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::slice;
@@ -76,11 +77,12 @@ impl CassandraCluster {
     /// Starts so many nodes, and waits until each answers and sees all others. Settings are those of `cassandra.yaml`.
     pub fn start(nodes: u8, options: Options) -> Result<CassandraCluster, Error> {
         let dir = private_dir("cassandra", &options.parents, None)?;
-        let nodes: Vec<Node> =
-            (1..=nodes).map(|last| Node { ip: Ipv4Addr::new(127, 0, 0, last), process: None }).collect();
+        let ips: Vec<Ipv4Addr> = (1..=nodes).map(|last| Ipv4Addr::new(127, 0, 0, last)).collect();
+        let nodes = ips.iter().map(|ip| Node { ip: *ip, process: None }).collect();
         let mut cluster = CassandraCluster { nodes, dir, port: 0, storage_port: 0, options };
         on_free_ports(|| {
-            (cluster.port, cluster.storage_port) = (cluster.free_port()?, cluster.free_port()?);
+            let ports = free_ports_at(&ips, 2)?;
+            (cluster.port, cluster.storage_port) = (ports[0], ports[1]);
             // The first one is the seed of the others.
             cluster.run(0..1)
         })?;
@@ -160,17 +162,6 @@ impl CassandraCluster {
     /// Where clients reach a node.
     pub(in crate::harness) fn address(&self, node: usize) -> SocketAddr {
         (self.nodes[node].ip, self.port).into()
-    }
-
-    /// A port that is free on the addresses of all nodes.
-    fn free_port(&self) -> Result<u16, Error> {
-        let none = |error| Error::new(format_args!("no free port for Cassandra: {error}"));
-        let first = TcpListener::bind("127.0.0.1:0").map_err(none)?;
-        let port = first.local_addr().map_err(none)?.port();
-        for node in self.nodes.iter().skip(1) {
-            TcpListener::bind((node.ip, port)).map_err(none)?;
-        }
-        Ok(port)
     }
 
     fn run(&mut self, which: std::ops::Range<usize>) -> Result<(), Error> {

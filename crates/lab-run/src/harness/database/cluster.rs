@@ -1,7 +1,8 @@
 //! A private PostgreSQL of three nodes that fails over: Patroni on each, over one etcd. Dropping it kills all and removes the data.
 
 use super::{Account, Options, USER, account, command, part_of, postgres, private_dir, program, write};
-use crate::harness::process::{Process, free_ports, kill_within, on_free_ports, poll_until, wait_ready};
+use crate::harness::ports::{free_ports, on_free_ports};
+use crate::harness::process::{Process, kill_within, poll_until, wait_ready};
 use crate::http::{answers, ask};
 use crate::session::{Patience, Session};
 use kv::Error;

@@ -16,7 +16,8 @@ pub(super) use nodes::Nodes;
 
 use super::disk;
 use super::files::{cannot_write, program};
-use super::process::{Process, blind, complete, free_ports, on_free_ports, poll_until, wait_ready};
+use super::ports::{free_ports, on_free_ports};
+use super::process::{Process, blind, complete, poll_until, wait_ready};
 use crate::session::{Patience, Session};
 use kv::Error;
 use lab_data::experiment::{DATABASE, Engine};
