@@ -17,13 +17,18 @@ top=$here/../..
 work=$(mktemp -d)
 chmod 0755 "$work"
 started=()
+# What is started in the background has a process group, and ends with all its children.
+set -m
 buildah() {
     command buildah --root "$work/images" --runroot "$work/run" --storage-driver overlay --storage-opt "overlay.imagestore=$trees/images" "$@"
 }
 cleanup() {
-    for process in "${started[@]}"; do kill -TERM "$process" 2>/dev/null && wait "$process" || true; done
+    for process in "${started[@]}"; do
+        kill -TERM -- "-$process" 2>/dev/null || true
+        while pgrep -r D,R,S -g "$process" >/dev/null; do sleep 0.1; done
+    done
     buildah rm --all >/dev/null 2>&1 || true
-    umount -l "$work/images/overlay" 2>/dev/null || true
+    while umount -l "$work/images/overlay" 2>/dev/null; do :; done
     rm -rf "$work"
 }
 trap cleanup EXIT
