@@ -6,11 +6,11 @@ use crate::data::DataWriter;
 use crate::error::Failure;
 use crate::head::{content_encoding, content_type, ttl};
 use crate::routes::{if_match, unless};
-use crate::tiered::{Served, Tiered, WriteError};
+use crate::tiered::{Served, Tiered, WriteError, WriteTerms};
 use crate::timeouts::End;
 use crate::tokens::Verb;
 use crate::wire::Stream;
-use crate::{Shared, Worker, json};
+use crate::{Shared, Worker, idempotency, json};
 use futures_util::future::join_all;
 use kv::{Attributes, Key, Precondition, Row, Timestamp, Version};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{AtomicAnswer, AtomicOperation, AtomicOutcome, Intent, Written};
+use store::{AtomicAnswer, AtomicOperation, AtomicOutcome, Idempotency, Intent, Written};
 
 /// Most bytes of a request.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 20;
@@ -62,6 +62,8 @@ struct Line<'l> {
 pub(super) struct Operation {
     pub(super) key: Key,
     pub(super) what: What,
+    /// By what a write is known if the batch comes again.
+    idempotency: Option<Idempotency>,
 }
 
 pub(super) enum What {
@@ -165,6 +167,7 @@ pub(super) async fn perform<S: Stream>(
     worker: &Rc<Worker>,
     access: &Access,
     is_atomic: bool,
+    idempotency_key: Option<&[u8]>,
     body: &[u8],
     out: &mut DataWriter<'_, S>,
 ) -> Result<Result<(), Failure>, End> {
@@ -175,10 +178,15 @@ pub(super) async fn perform<S: Stream>(
         return Ok(Err(Failure::new(413, "batch_too_large", what).not_applied()));
     }
     let value_bytes_max = worker.shared.options.value_bytes;
-    let checked = lines.iter().map(|line| {
-        let operation = operation(line, value_bytes_max)?;
+    let repeated = idempotency_key.map(|given| (given, idempotency::digest(&[body])));
+    let checked = lines.iter().enumerate().map(|(number, line)| {
+        let mut operation = operation(line, value_bytes_max)?;
         let verb = if operation.what.is_get() { Verb::Read } else { Verb::Write };
         access.permit(verb, operation.key.as_bytes()).map_err(Failure::not_applied)?;
+        operation.idempotency = repeated.map(|(given, digest)| Idempotency {
+            id: idempotency::id_of_line(given, operation.key.as_bytes(), number),
+            digest,
+        });
         Ok(operation)
     });
     let held = Held {
@@ -214,7 +222,7 @@ pub(super) async fn perform<S: Stream>(
     // The keys of the round, and whether it writes them: then what follows waits, as a write does anyway.
     let mut keys: HashMap<Key, bool> = HashMap::new();
     for operation in checked {
-        let follows = operation.as_ref().is_ok_and(|Operation { key, what }| {
+        let follows = operation.as_ref().is_ok_and(|Operation { key, what, .. }| {
             keys.get(key).is_some_and(|is_written| *is_written || !what.is_get())
         });
         let bytes = operation.as_ref().map_or(0, |operation| operation.what.bytes());
@@ -222,7 +230,7 @@ pub(super) async fn perform<S: Stream>(
             answers.push_round(worker, &held, &mut round).await?;
             keys.clear();
         }
-        if let (true, Ok(Operation { key, what: What::Get { only_if, unless } })) = (round.is_empty(), &operation)
+        if let (true, Ok(Operation { key, what: What::Get { only_if, unless }, .. })) = (round.is_empty(), &operation)
             // What the cache has needs no future.
             && let Some((row, shard)) = worker.shared.tiers.cached(key.as_bytes(), Row::clone)
         {
@@ -233,7 +241,7 @@ pub(super) async fn perform<S: Stream>(
             }
             continue;
         }
-        if let Ok(Operation { key, what }) = &operation {
+        if let Ok(Operation { key, what, .. }) = &operation {
             *keys.entry(key.clone()).or_default() |= !what.is_get();
         }
         let part = |operation| Ok((operation, held.take(bytes).map_err(Failure::not_applied)?));
@@ -260,7 +268,7 @@ async fn together(
     };
     let (mut asked, mut unknown) = (Vec::new(), Vec::new());
     for (index, operation) in operations.enumerate() {
-        let Operation { key, what } = operation.map_err(|failure| at_line(index, failure))?;
+        let Operation { key, what, .. } = operation.map_err(|failure| at_line(index, failure))?;
         let (condition, intent, unless) = match what {
             What::Get { only_if, unless } => (only_if, None, unless),
             What::Put { content_type, encoding, end, value, condition } => {
@@ -412,14 +420,14 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
             return Err(bad(format!("an operation is get, put or delete, not {}", other.escape_debug())));
         }
     };
-    Ok(Operation { key, what })
+    Ok(Operation { key, what, idempotency: None })
 }
 
 /// Performs an operation; a write holds its `part` until it is done.
 async fn one<'h>(
     worker: &Rc<Worker>,
     held: &'h Held<'_>,
-    Operation { key, what }: Operation,
+    Operation { key, what, idempotency }: Operation,
     part: Part<'h>,
 ) -> Done<'h> {
     let tier = worker.shared.tiers.tier_of(&key);
@@ -436,11 +444,13 @@ async fn one<'h>(
         }
         What::Put { content_type, encoding, end, value, condition } => {
             let attributes = attributes(tier, &content_type, &encoding, end);
-            let made = worker.locked(tier.put(&key, attributes, value, condition)).await;
+            let terms = WriteTerms { condition, idempotency };
+            let made = worker.locked(tier.put(&key, attributes, value, terms)).await;
             made.map(|made| written(if made.existed { 204 } else { 201 }, Some(made.version)))
         }
         What::Delete { condition } => {
-            worker.locked(tier.delete(&key, condition)).await.map(|_| written(204, None))
+            let terms = WriteTerms { condition, idempotency };
+            worker.locked(tier.delete(&key, terms)).await.map(|_| written(204, None))
         }
     };
     drop(part);

@@ -357,9 +357,16 @@ impl<S: Stream> Connection<S> {
                 }
             }
             Action::Watch(_) => unreachable!("a watch is no answer"),
-            Action::Batch { is_atomic } => {
+            Action::Batch { is_atomic, idempotency_key } => {
                 let mut out = DataWriter::new(&mut self.wire, &mut request, NDJSON);
-                let performed = batch::perform(&worker, &self.access, is_atomic, &body, &mut out);
+                let performed = batch::perform(
+                    &worker,
+                    &self.access,
+                    is_atomic,
+                    idempotency_key.as_deref(),
+                    &body,
+                    &mut out,
+                );
                 match Box::pin(performed).await? {
                     Ok(()) => Box::pin(out.finish()).await.map(|()| Ok(Answer::Data))?,
                     Err(failure) => Err(failure),

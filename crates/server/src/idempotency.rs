@@ -44,8 +44,13 @@ pub(super) fn of(given: &[u8], key: &[u8], payload: &Payload<'_>) -> Idempotency
     Idempotency { id: digest(&[key, given]), digest: digest(&[&parts[..], &[*value]].concat()) }
 }
 
+/// What tells a line of a batch with the `Idempotency-Key` `given`: a key may be in several of them.
+pub(super) fn id_of_line(given: &[u8], key: &[u8], number: usize) -> [u8; 16] {
+    digest(&[key, given, &number.to_le_bytes()])
+}
+
 /// The first bytes of the SHA-256 of `parts` with their lengths.
-fn digest<const BYTES: usize>(parts: &[&[u8]]) -> [u8; BYTES] {
+pub(super) fn digest<const BYTES: usize>(parts: &[&[u8]]) -> [u8; BYTES] {
     let mut hasher = Sha256::new();
     for part in parts {
         hasher.update((part.len() as u64).to_le_bytes());

@@ -25,7 +25,7 @@ pub(super) enum Action<K> {
     Page(Page),
     List(Box<ListQuery>),
     Watch(Box<WatchQuery>),
-    Batch { is_atomic: bool },
+    Batch { is_atomic: bool, idempotency_key: Option<Box<[u8]>> },
     Lab(lab::Action),
 }
 
@@ -64,7 +64,7 @@ impl Action<&[u8]> {
             }
             Action::List(query) => Action::List(query),
             Action::Watch(query) => Action::Watch(query),
-            Action::Batch { is_atomic } => Action::Batch { is_atomic },
+            Action::Batch { is_atomic, idempotency_key } => Action::Batch { is_atomic, idempotency_key },
             Action::Lab(action) => Action::Lab(action),
             Action::Page(page) => Action::Page(page),
         }
@@ -130,18 +130,23 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
             Ok(Action::Watch(Box::new(WatchQuery::of(query, last.map(|(_, value)| value))?)))
         }
         b"/batch" if head.method != Method::Post => Err(wrong_method("POST")),
-        b"/batch" if head.fields().any(|(name, _)| name.eq_ignore_ascii_case("idempotency-key")) => {
-            let what = "a batch takes no Idempotency-Key; send it with single requests";
-            Err(Failure::new(400, "bad_header", what).not_applied())
-        }
-        b"/batch" => match query {
-            b"" | b"atomic=false" => Ok(Action::Batch { is_atomic: false }),
-            b"atomic=true" => Ok(Action::Batch { is_atomic: true }),
-            _ => {
-                let what = "the query of /batch is atomic=true, or none";
-                Err(Failure::new(400, "bad_query", what).not_applied())
+        b"/batch" => {
+            let is_atomic = match query {
+                b"" | b"atomic=false" => false,
+                b"atomic=true" => true,
+                _ => {
+                    let what = "the query of /batch is atomic=true, or none";
+                    return Err(Failure::new(400, "bad_query", what).not_applied());
+                }
+            };
+            let given = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
+            let idempotency_key = given.map(|(_, value)| idempotency::parse(value)).transpose()?;
+            if is_atomic && idempotency_key.is_some() {
+                let what = "an atomic batch takes no Idempotency-Key; with if_match or if_none_match in a line it takes effect once";
+                return Err(Failure::new(400, "bad_header", what).not_applied());
             }
-        },
+            Ok(Action::Batch { is_atomic, idempotency_key })
+        }
         _ => {
             let what = "no such route; values are under /kv/{key}, a list of them at /kv";
             Err(refuse(head.method, Failure::new(404, "no_route", what)))
@@ -339,7 +344,7 @@ mod tests {
             }
             Ok(Action::List(query)) => format!("list {}", query.limit),
             Ok(Action::Watch(query)) => format!("watch {}", query.prefix.escape_ascii()),
-            Ok(Action::Batch { is_atomic }) => format!("batch {is_atomic}"),
+            Ok(Action::Batch { is_atomic, .. }) => format!("batch {is_atomic}"),
             Ok(_) => "page".to_owned(),
             Err(failure) => format!("{} {}", failure.status, failure.code),
         };

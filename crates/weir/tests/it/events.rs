@@ -270,10 +270,26 @@ fn a_request_that_is_sent_again_takes_effect_once() {
         assert_eq!(ask(&mut client, "PUT", "/kv/b", &late, b"1").status, 412);
         delete(&mut client, "/kv/b");
         assert_eq!(ask(&mut client, "PUT", "/kv/b", &late, b"1").status, 201);
+        // Each line of a batch has its own, also where two are alike.
+        let lines = "{\"op\":\"put\",\"key\":\"c\",\"value\":\"1\"}\n{\"op\":\"delete\",\"key\":\"c\"}\n{\"op\":\"put\",\"key\":\"c\",\"value\":\"1\"}\n";
+        let batch = |client: &mut Client, lines: &str| {
+            ask(client, "POST", "/batch", &[("Idempotency-Key", "batch")], lines.as_bytes()).text()
+        };
+        let first = batch(&mut client, lines);
+        assert!(first.ends_with("{\"done\":3,\"failed\":0}\n"), "{store}: {first}");
+        client.put("/kv/c", b"new");
+        let batch_again = |client: &mut Client| {
+            assert_eq!(batch(client, lines), first, "{store}");
+            let other = batch(client, &lines.replace("value\":\"1", "value\":\"2"));
+            assert_eq!(other.matches("idempotency_key_reused").count(), 3, "{store}: {other}");
+            assert_eq!(client.get("/kv/c").text(), "new", "{store}");
+        };
+        batch_again(&mut client);
         if store != "memory:" {
             server.kill();
             let server = Server::start(store, &[]);
             again(&mut server.client());
+            batch_again(&mut server.client());
         }
     }
 }

@@ -46,8 +46,6 @@ fn pass_on(mut stream: &TcpStream, server: SocketAddr, counts: &Counts) -> Optio
     let length = fields.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
     body.resize(length.unwrap_or(0), 0);
     input.read_exact(&mut body).ok()?;
-    // What only a batch has not.
-    let is_repeatable = head.starts_with("GET") || fields.contains("idempotency-key: ");
     match counts.requests.fetch_add(1, Relaxed) % 4 {
         1 => {
             counts.refused.fetch_add(1, Relaxed);
@@ -58,7 +56,7 @@ fn pass_on(mut stream: &TcpStream, server: SocketAddr, counts: &Counts) -> Optio
             let mut client = Client::connect(server).unwrap();
             client.send(&[head.replace("127.0.0.1", "localhost").as_bytes(), &body].concat()).unwrap();
             let answer = client.answer(head.starts_with("HEAD")).unwrap();
-            if kind == 3 && is_repeatable {
+            if kind == 3 {
                 counts.lost.fetch_add(1, Relaxed);
                 return None;
             }
