@@ -2,6 +2,7 @@
 
 use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError, UseKeyspaceError};
 use scylla::policies::retry::{RequestInfo, RetryDecision, RetryPolicy, RetrySession};
+use scylla::statement::Consistency;
 use store::one_line;
 
 /// How often a statement goes to another node.
@@ -59,8 +60,10 @@ impl Failed {
 fn meaning_of(error: &RequestAttemptError) -> Meaning {
     match error {
         RequestAttemptError::DbError(error, _) => match error {
-            // Too few replicas were up before anything was proposed; and nodes that do not serve yet.
-            DbError::Unavailable { .. } | DbError::IsBootstrapping => Meaning::NotBegun,
+            // Too few replicas were up before anything was proposed; and nodes that do not serve yet. At another consistency it is
+            // the commit that found too few, and what was proposed is completed later.
+            DbError::Unavailable { consistency: Consistency::Serial | Consistency::LocalSerial, .. }
+            | DbError::IsBootstrapping => Meaning::NotBegun,
             DbError::SyntaxError
             | DbError::Invalid
             | DbError::AlreadyExists { .. }
@@ -116,7 +119,6 @@ impl RetrySession for Tries {
 mod tests {
     use super::*;
     use scylla::errors::WriteType;
-    use scylla::statement::Consistency;
 
     #[test]
     fn what_may_have_happened_is_unknown_and_only_reads_are_sent_again() {
@@ -126,12 +128,13 @@ mod tests {
             required: 2,
             write_type: WriteType::Cas,
         };
-        let unavailable = DbError::Unavailable { consistency: Consistency::Serial, required: 2, alive: 1 };
+        let unavailable = |consistency| DbError::Unavailable { consistency, required: 2, alive: 1 };
         for (error, meaning) in [
             (timeout, Meaning::Unknown),
             (DbError::Overloaded, Meaning::Unknown),
             (DbError::ServerError, Meaning::Unknown),
-            (unavailable, Meaning::NotBegun),
+            (unavailable(Consistency::Serial), Meaning::NotBegun),
+            (unavailable(Consistency::Quorum), Meaning::Unknown),
             (DbError::IsBootstrapping, Meaning::NotBegun),
             (DbError::Invalid, Meaning::Refused),
         ] {

@@ -1,7 +1,8 @@
 //! The clock by which rows expire.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime};
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
 
 /// Milliseconds since 1970, without leap seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,32 +38,49 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
-/// The clock of a store: set when the store is acquired, and driven by this machine's monotonic clock from then on. It never
-/// goes back.
+/// The time since the machine was started, in which it may have been suspended.
+pub fn boot_time() -> Duration {
+    // Never negative.
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+}
+
+/// The clock of a store: set when the store is acquired, and driven by the time since this machine was started from then on. It
+/// never goes back.
 #[derive(Debug)]
 pub struct Clock {
-    started: Instant,
+    started: Duration,
     /// What it said at `started`, in milliseconds.
     offset: AtomicU64,
+    is_set: AtomicBool,
 }
 
 impl Default for Clock {
     /// A clock that is not set: it says 1970.
     fn default() -> Clock {
-        Clock { started: Instant::now(), offset: AtomicU64::new(0) }
+        Clock { started: boot_time(), offset: AtomicU64::new(0), is_set: AtomicBool::new(false) }
     }
 }
 
 impl Clock {
     /// The time.
     pub fn now(&self) -> Timestamp {
-        Timestamp(self.offset.load(Relaxed) + self.started.elapsed().as_millis() as u64)
+        Timestamp(self.offset.load(Relaxed) + self.elapsed())
+    }
+
+    /// Whether it was ever set.
+    pub fn is_set(&self) -> bool {
+        self.is_set.load(Relaxed)
     }
 
     /// Sets it to `now`, if that is later than what it says.
     pub fn advance_to(&self, now: Timestamp) {
-        let elapsed = self.started.elapsed().as_millis() as u64;
-        self.offset.fetch_max(now.0.saturating_sub(elapsed), Relaxed);
+        self.offset.fetch_max(now.0.saturating_sub(self.elapsed()), Relaxed);
+        self.is_set.store(true, Relaxed);
+    }
+
+    /// In milliseconds.
+    fn elapsed(&self) -> u64 {
+        boot_time().saturating_sub(self.started).as_millis() as u64
     }
 }
 
@@ -73,11 +91,11 @@ mod tests {
     #[test]
     fn a_clock_only_goes_forward() {
         let clock = Clock::default();
-        assert!(clock.now() < Timestamp::of_this_machine());
+        assert!(!clock.is_set() && clock.now() < Timestamp::of_this_machine());
         clock.advance_to(Timestamp::of_this_machine());
         let before = clock.now();
         clock.advance_to(Timestamp(1));
-        assert!(clock.now() >= before);
+        assert!(clock.is_set() && clock.now() >= before);
         clock.advance_to(before.after(Duration::from_secs(3600)));
         assert!(clock.now().since(before) >= Duration::from_secs(3600));
     }

@@ -272,7 +272,8 @@ async fn together(
         let (condition, intent, unless) = match what {
             What::Get { only_if, unless } => (only_if, None, unless),
             What::Put { content_type, encoding, end, value, condition } => {
-                let attributes = attributes(tier, &content_type, &encoding, end);
+                let attributes = attributes(tier, &content_type, &encoding, end).await;
+                let attributes = attributes.map_err(|error| at_line(index, Failure::of_write(error)))?;
                 (condition, Some(Intent::Put(Row::with(&key, attributes, &value, Version::default()))), None)
             }
             What::Delete { condition } => (condition, Some(Intent::Delete), None),
@@ -443,9 +444,12 @@ async fn one<'h>(
             };
         }
         What::Put { content_type, encoding, end, value, condition } => {
-            let attributes = attributes(tier, &content_type, &encoding, end);
             let terms = WriteTerms { condition, idempotency };
-            let made = worker.locked(tier.put(&key, attributes, value, terms)).await;
+            let put = async {
+                let attributes = attributes(tier, &content_type, &encoding, end).await?;
+                tier.put(&key, attributes, value, terms).await
+            };
+            let made = worker.locked(put).await;
             made.map(|made| written(if made.existed { 204 } else { 201 }, Some(made.version)))
         }
         What::Delete { condition } => {
@@ -468,17 +472,18 @@ async fn read(worker: &Rc<Worker>, key: &Key) -> Result<Row, Failure> {
     read.row.ok_or_else(Failure::absent)
 }
 
-fn attributes<'a>(
+async fn attributes<'a>(
     tier: &Tiered,
     content_type: &'a str,
     content_encoding: &'a str,
     end: Option<Expiry>,
-) -> Attributes<'a> {
-    let expires = end.map(|end| match end {
-        Expiry::After(ttl) => tier.clock().now().after(ttl),
-        Expiry::At(instant) => instant,
-    });
-    Attributes { content_type, content_encoding, expires }
+) -> Result<Attributes<'a>, WriteError> {
+    let expires = match end {
+        Some(Expiry::After(ttl)) => Some(tier.end_after(ttl).await?),
+        Some(Expiry::At(instant)) => Some(instant),
+        None => None,
+    };
+    Ok(Attributes { content_type, content_encoding, expires })
 }
 
 /// The answer to a get of a row that is there.

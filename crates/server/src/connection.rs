@@ -306,11 +306,6 @@ impl<S: Stream> Connection<S> {
                 ..
             } => {
                 let tier = tiers.tier_of(&key);
-                let attributes = Attributes {
-                    content_type: &content_type,
-                    content_encoding: &content_encoding,
-                    expires: ttl.map(|ttl| tier.clock().now().after(ttl)),
-                };
                 let payload = Payload {
                     method: "PUT",
                     content_type: &content_type,
@@ -320,7 +315,15 @@ impl<S: Stream> Connection<S> {
                     value: &body,
                 };
                 let terms = terms.of(&key, &payload);
-                let put = tier.put(&key, attributes, body, terms);
+                let put = async {
+                    let expires = match ttl {
+                        Some(ttl) => Some(tier.end_after(ttl).await?),
+                        None => None,
+                    };
+                    let (content_type, content_encoding) = (content_type.as_str(), content_encoding.as_str());
+                    let attributes = Attributes { content_type, content_encoding, expires };
+                    tier.put(&key, attributes, body, terms).await
+                };
                 worker.locked(put).await.map_err(Failure::of_write).map(|made| {
                     queued = made.queued;
                     Answer::Made { status: if made.existed { 204 } else { 201 }, version: Some(made.version) }
@@ -338,7 +341,7 @@ impl<S: Stream> Connection<S> {
                 let tier = tiers.tier_of(&key);
                 let payload = Payload { ttl: Some(ttl), ..Payload::without_value("POST", &terms.condition) };
                 let terms = terms.of(&key, &payload);
-                let touch = tier.touch(&key, tier.clock().now().after(ttl), terms);
+                let touch = async { tier.touch(&key, tier.end_after(ttl).await?, terms).await };
                 match worker.locked(touch).await {
                     Ok(made) => {
                         queued = made.queued;

@@ -216,6 +216,15 @@ impl Tiered {
         self.write(key, Intent::Put(row), terms.into(), Fill::IfAllowed).await
     }
 
+    /// When a value ends that is written now.
+    pub async fn end_after(&self, ttl: Duration) -> Result<Timestamp, WriteError> {
+        let now = tokio::time::timeout(self.deadline, self.batcher.time()).await;
+        let what = || format!("the store was not acquired within {} ms", self.deadline.as_millis());
+        let now =
+            now.unwrap_or_else(|_| Err(Error::new(Kind::Unavailable, what()))).map_err(WriteError::Store)?;
+        Ok(now.after(ttl))
+    }
+
     /// Removes a row; removing an absent one succeeds.
     pub async fn delete(&self, key: &Key, terms: impl Into<WriteTerms>) -> Result<Made, WriteError> {
         self.write(key, Intent::Delete, terms.into(), Fill::IfAllowed).await

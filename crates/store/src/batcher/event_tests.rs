@@ -274,10 +274,10 @@ fn events_are_bounded_by_bytes_and_age() {
     let start = watch.position();
     for _ in 0..1000 {
         write(&batcher, "a=1").recv().unwrap().unwrap();
+        // One by one: in the background the log is trimmed, too.
+        events(&mut watch, 1);
     }
-    events(&mut watch, 1000);
     let shared = &batcher.shared;
-    assert!(batcher.event_status().stored_bytes > 10_000);
     let now = shared.clock.now();
     shared.events.trim(now);
     assert!(batcher.event_status().stored_bytes <= 10_000);
@@ -355,8 +355,18 @@ fn a_row_that_expired_is_told_of_when_it_goes() {
     store.hold(ended("a"));
     store.hold(ended("b"));
     store.hold(ended("c"));
+    store.hold(ended("d"));
+    store.hold(ended("e"));
     let batcher = over(Box::new(store), None);
     let mut watch = watching(&batcher, everything(), None);
+    // An atomic batch looks for itself.
+    let (sender, outcome) = mpsc::channel();
+    let put = Intent::Put(Row::new(&key("d"), "", b"", Version::default()));
+    let operation = |name, intent| AtomicOperation { key: key(name), condition: Precondition::None, intent };
+    let operations = vec![operation("d", Some(put)), operation("e", Some(Intent::Delete))];
+    batcher.write_atomically(operations, Reply::new(move |result, _| drop(sender.send(result))));
+    outcome.recv().unwrap().unwrap();
+    assert_eq!(events(&mut watch, 3), ["expire d", "put d", "expire e"]);
     batcher.shared.may_expire.store(true, Relaxed);
     write(&batcher, "b=1").recv().unwrap().unwrap();
     write(&batcher, "c-").recv().unwrap().unwrap();
@@ -365,6 +375,23 @@ fn a_row_that_expired_is_told_of_when_it_goes() {
     told.sort();
     assert_eq!(told, ["expire a", "expire b", "expire c", "put b"]);
     assert!(matches!(EventKind::Expire.as_str(), "expire"));
+}
+
+/// Without a log events were gathered only while somebody was watching when the lease began.
+#[test]
+fn who_was_away_when_a_lease_began_is_told_of_what_comes_then() {
+    let (batcher, stage) = start(None);
+    answer_all(stage);
+    let mut first = watching(&batcher, everything(), None);
+    write(&batcher, "a=1").recv().unwrap().unwrap();
+    events(&mut first, 1);
+    let begins = first.position().block;
+    let mut late = watching(&batcher, everything(), Some(Position::behind(1)));
+    drop(first);
+    batcher.shared.events.open(Vec::new(), begins);
+    assert_eq!(events(&mut late, 1), ["reset"]);
+    write(&batcher, "b=1").recv().unwrap().unwrap();
+    assert_eq!(events(&mut late, 1), ["put b"]);
 }
 
 /// What an atomic batch has read decides it, so no write may come in between.

@@ -139,7 +139,8 @@ impl Events {
             Some(block) => Position { block: block.id, records: 0 },
             None => Position::behind(first),
         };
-        state.gathers = self.keeps_all() || state.watchers.count > 0;
+        // Once somebody has watched, for ever: who fell behind is no watcher until it comes back.
+        state.gathers |= self.keeps_all() || state.watchers.count > 0;
         state.watchers.reset();
     }
 
@@ -164,9 +165,12 @@ impl Events {
         let EventLog { age, bytes } = self.log.unwrap_or(REPEATS);
         let oldest = Timestamp(now.0.saturating_sub(age.as_millis() as u64));
         let mut until = None;
+        // What is not decided yet may be stored in front of what is: without it a client would miss what was behind it.
+        let undecided = state.pending.front().map_or(u64::MAX, |(id, _)| *id);
         // The last one stays: it says which events are there.
         while state.stored.len() > 1
             && let Some((id, at, block_bytes, _)) = state.stored.front()
+            && *id < undecided
             && (*at < oldest || state.stored_bytes > bytes)
         {
             let (id, block_bytes) = (*id, *block_bytes);

@@ -4,7 +4,7 @@
 //! only for a time after the store last confirmed the lease, counted from when it was asked, and a new owner that follows one
 //! which did not release the store waits for longer than that.
 
-use rustix::time::{ClockId, clock_gettime};
+use kv::clock::boot_time;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Release},
@@ -66,12 +66,6 @@ impl HitLease {
     pub(super) fn end(&self) {
         self.end.store(0, Release);
     }
-}
-
-/// The time since the machine was started, in which it may have been suspended.
-pub(super) fn boot_time() -> Duration {
-    // Never negative.
-    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
 #[cfg(test)]

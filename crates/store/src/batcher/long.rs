@@ -7,7 +7,7 @@ use super::{Intent, Page, Reply, Shared, WorkerMeters, Written};
 use crate::events::{self, EventKind, Record};
 use crate::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 use kv::{Change, Key, Precondition, Row, Version, Write};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// A page of a list with values ends with so many bytes.
@@ -207,8 +207,10 @@ async fn apply<'s>(
             format!("the rows that the batch reads and replaces have more than {ATOMIC_BYTES_MAX} bytes");
         return Err(Error::new(Kind::Unfit, what));
     }
-    for (row, stored) in rows.values_mut().zip(stored) {
-        *row = stored.filter(|row| !row.is_expired(&shared.clock));
+    let mut expired: BTreeSet<Key> = BTreeSet::new();
+    for ((key, row), stored) in rows.iter_mut().zip(stored) {
+        expired.extend(stored.as_ref().filter(|row| row.is_expired(&shared.clock)).map(|_| (*key).clone()));
+        *row = stored.filter(|_| !expired.contains(*key));
     }
     let mut answers = Vec::with_capacity(operations.len());
     let mut writes: BTreeMap<&Key, (Write, usize)> = BTreeMap::new();
@@ -239,6 +241,11 @@ async fn apply<'s>(
             Some(_) => Some(EventKind::Put),
             None => existed.then_some(EventKind::Delete),
         };
+        if expired.remove(key) {
+            let event = Some(EventKind::Expire);
+            Record { event, key: key.as_bytes(), version, existed: true, idempotency: None }
+                .add_to(&mut body);
+        }
         if event.is_some() {
             Record { event, key: key.as_bytes(), version, existed, idempotency: None }.add_to(&mut body);
         }

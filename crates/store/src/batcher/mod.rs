@@ -32,7 +32,7 @@ use super::{
     Writers,
 };
 use events::Events;
-use hand_over::Leaving;
+use hand_over::{KNOWN_FOR, Leaving};
 use hit_lease::HitLease;
 use kv::counters::{Counter, Histogram};
 use kv::faults::FaultInjector;
@@ -423,6 +423,27 @@ impl Batcher {
     /// What the store can do.
     pub fn capabilities(&self) -> Capabilities {
         self.shared.store.capabilities()
+    }
+
+    /// The time of the store. Before its first lease nobody knows it: this waits for it, or fails as a request does.
+    pub async fn time(&self) -> Result<Timestamp, Error> {
+        let asked = Instant::now();
+        let mut status = self.shared.status.subscribe();
+        while !self.shared.clock.is_set() {
+            let away = status.borrow_and_update().clone();
+            let is_held = match &away {
+                Status::Up(_) | Status::Starting => true,
+                Status::Standby { since, .. } => asked > *since + KNOWN_FOR,
+                Status::Down(_) | Status::Stopped => false,
+            };
+            if let (false, Err(error)) = (is_held, away.epoch()) {
+                return Err(error);
+            }
+            if status.changed().await.is_err() {
+                return Err(Error::new(Kind::Unavailable, "the server ends"));
+            }
+        }
+        Ok(self.shared.clock.now())
     }
 
     /// The clock of the store.

@@ -4,10 +4,11 @@
 //! above is dropped, and a new lease makes sure that nothing sent before can still take effect. As long as it lasts the lease
 //! is confirmed again and again, because hits in the cache depend on it.
 
-use super::hit_lease::{HITS_END, boot_time};
+use super::hit_lease::HITS_END;
 use super::{Leaving, Observer, Shared, Status, start_thread};
 use crate::{Error, EventBlock, Kind, Lease, Part, Role};
 use kv::Version;
+use kv::clock::boot_time;
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -93,8 +94,8 @@ impl Owner {
             if !self.shared.is_shared() {
                 self.shared.last_version.store(Version::first_of(epoch).0, Relaxed);
             }
-            self.shared.clock.advance_to(lease.now);
-            self.shared.may_expire.store(lease.may_expire, Relaxed);
+            // Requests that wait for the lease may have set it, too.
+            self.shared.may_expire.fetch_or(lease.may_expire, Relaxed);
             self.shared.meters.leases.add(1);
             self.last_epoch = Some(epoch);
             self.observer.store_up();
@@ -261,6 +262,8 @@ impl Owner {
         };
         let mut lease = self.shared.store.acquire(part).await?;
         let acquired = Instant::now();
+        // Before anything else takes time.
+        self.shared.clock.advance_to(lease.now);
         if lease.epoch > Version::EPOCH_MAX {
             let message = format!(
                 "the store was leased {} times; versions have no room for more (docs/consistency.md)",

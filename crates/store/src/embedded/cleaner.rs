@@ -91,10 +91,22 @@ impl Log {
     pub(super) fn rewrite(&self, bytes: &[u8], moving: Vec<Place>) -> Result<(), Error> {
         let mut writer = self.writer.lock();
         let index = self.index.read();
-        let range = |place: &Place| place.offset as usize..(place.offset + place.bytes) as usize;
-        let entry =
-            |place: &Place| segment::entry(&bytes[range(place)]).filter(|entry| index.holds(entry, place));
-        let entries: Vec<Entry> = moving.iter().filter_map(entry).collect();
+        let mut entries: Vec<Entry> = Vec::with_capacity(moving.len());
+        for place in &moving {
+            let begin = place.offset as usize;
+            let entry = bytes.get(begin..begin + place.bytes as usize).and_then(segment::entry);
+            let what = || {
+                format!(
+                    "{} is damaged at {begin}; its space cannot be used",
+                    self.path(place.segment).display()
+                )
+            };
+            // Left out, it would be lost with the segment.
+            let entry = entry.ok_or_else(|| Error::new(Kind::Rejected, what()))?;
+            if index.holds(&entry, place) {
+                entries.push(entry);
+            }
+        }
         drop(index);
         if entries.is_empty() {
             return Ok(());

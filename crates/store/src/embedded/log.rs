@@ -29,6 +29,8 @@ const RESERVE: &str = "reserve";
 
 /// How long segments are: a share of the space there is, within these bounds.
 const SEGMENT_BYTES: [u64; 2] = [1 << 20, 64 << 20];
+/// No segment is longer, however large the store: places in it have 32 bits.
+const LONGEST: u64 = 1 << 30;
 pub(super) const SEGMENTS: u64 = 64;
 /// Blocks of events that are read at once.
 const EVENT_BLOCKS: usize = 1024;
@@ -439,7 +441,8 @@ impl Log {
         let bytes = self.index.read().bytes;
         let [low, high] = SEGMENT_BYTES;
         // Of a large store they are longer, so that there are not too many.
-        let suits = (free.saturating_add(bytes) / SEGMENTS).clamp(low, high).max(bytes / (4 * SEGMENTS));
+        let suits =
+            (free.saturating_add(bytes) / SEGMENTS).clamp(low, high).max(bytes / (4 * SEGMENTS)).min(LONGEST);
         self.segment_bytes_max.map_or(suits, |most| most.min(suits)).max(least)
     }
 

@@ -58,7 +58,7 @@ fn check_hand_over(store: &str) {
         for server in [&first, &second] {
             // The first one may have gone already.
             let Ok(mut client) = Client::connect(server.address) else { continue };
-            if let Ok(answer) = client.ask("PUT", "/kv/b", &[], b"x")
+            if let Ok(answer) = client.ask("PUT", "/kv/b", &[("TTL", "3600")], b"x")
                 && answer.status < 300
             {
                 written += 1;
@@ -68,6 +68,8 @@ fn check_hand_over(store: &str) {
     }
     assert!(written > 0 && ends.elapsed() < Duration::from_secs(30));
     assert_eq!(client.get("/kv/a").text(), "1", "{store}");
+    // What came before the store's time was known does not end in 1970.
+    assert_eq!(client.get("/kv/b").text(), "x", "{store}");
     assert_eq!(client.put("/kv/a", b"2").status, 204);
     drop(first);
 
@@ -75,7 +77,11 @@ fn check_hand_over(store: &str) {
     let third = Server::start(store, &["--standby"]);
     second.signal(Signal::KILL);
     second.wait();
-    until("the third server owns the store", || is_ready(&third));
+    let mut client = third.client();
+    let hour = [("TTL", "3600")];
+    until("the third server writes", || client.ask("PUT", "/kv/ends", &hour, b"x").unwrap().status == 201);
+    assert_eq!(client.get("/kv/ends").text(), "x", "{store}");
+    assert!(is_ready(&third));
     assert_eq!(third.client().get("/kv/a").text(), "2", "{store}");
 }
 
