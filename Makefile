@@ -1,4 +1,4 @@
-# The doors for people. Each does its own set-up: a fresh Debian machine with a Rust toolchain is enough.
+# The main commands. Each installs what it needs: a fresh Debian machine with a Rust toolchain is enough.
 
 SHELL := /bin/bash
 # Where rustup puts cargo, for shells that have not been told.

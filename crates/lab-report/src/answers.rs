@@ -71,14 +71,15 @@ fn offered(found: &WorkloadFindings, rps: f64, kept: &[u32], over: &[u32]) -> (f
 fn knee(found: &WorkloadFindings) -> Answer {
     let (said, why) = match &found.knee {
         Some(knee) => {
-            let blunt = (!knee.sharp).then(|| "uncertain: four methods differ by more than 2×".to_owned());
+            let blunt = (!knee.sharp)
+                .then(|| "uncertain: four ways to estimate it differ by more than 2×".to_owned());
             let ends = sentences::between_clients(knee.ends);
             (format!("{} clients{ends}", format::clients(knee.clients)), blunt)
         }
         None if sentences::is_open(found) => (UNKNOWN.to_owned(), Some("an open loop has none".to_owned())),
         None if matches!(found.capacity, Capacity::NotReached { rising: true, .. }) => {
             let most = found.rows.iter().map(|row| row.level).max().unwrap_or(0);
-            ("not reached".to_owned(), Some(format!("up to {}", count(most, "client"))))
+            ("not reached".to_owned(), Some(format!("highest level: {}", count(most, "client"))))
         }
         None => ("unknown".to_owned(), Some("too few levels".to_owned())),
     };
@@ -113,15 +114,15 @@ fn limit(found: &WorkloadFindings) -> Answer {
             answer("limit", format!("{named}, {busy} (suspected)"), [next])
         }
         Grade::Delay if is_outside => {
-            let more = Some("more clients get more".to_owned());
+            let more = Some("more clients increase throughput".to_owned());
             answer("limit", format!("a delay: {named}, {busy}"), [more, next])
         }
-        Grade::Delay => said("a delay", "no resource is saturated: more clients get more"),
-        Grade::FastFail => said("it fails fast", "failures rise, goodput does not"),
+        Grade::Delay => said("a delay", "no resource is saturated; more clients increase throughput"),
+        Grade::FastFail => said("the server refuses requests", "failures rise, goodput does not"),
         Grade::Generator => match bottleneck.named.first() {
             Some(of) => said(
                 &format!("the load generator, {} busy", percent(of.utilization, 0)),
-                "nothing is known of the target",
+                "the limit of the target was not reached",
             ),
             None => said("unknown", "the load generator may be the limit"),
         },

@@ -26,8 +26,8 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
             "At {}. Demand: busy time per request, ± its standard deviation over these levels. 100 % busy at: the throughput at \
-             which the resource would be busy all the time; ≥ if its demand falls with the load (batching). Queue growth: of each \
-             client added, how many wait there. Pressure: share of the time in which some thread waited for a CPU or for I/O \
+             which the resource would be busy all the time; ≥ if its demand falls with the load (batching). Queue growth: by how much \
+             the queue there grows with each client added. Pressure: share of the time in which some thread waited for a CPU or for I/O \
              (Linux PSI), or a quota stopped it.",
             format::levels(&bottleneck.levels)
         )]));
@@ -43,7 +43,7 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
 
 /// How to read the table of interventions.
 const ELASTICITY: &str = "By: the time added to each request, batch or flush, and the name of the intervention. Expected: the loss if the slowed \
-    resource were the limit. Elasticity: the measured loss divided by it.";
+    resource were the limit. Elasticity: measured loss divided by expected loss; about 1 if the resource is the limit.";
 const CONTROL: &str = "The control is a delay of each request that uses no resource.";
 
 /// What could be the limit of a workload, and whether it is named.

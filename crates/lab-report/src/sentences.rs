@@ -350,10 +350,10 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 
 /// How to read the plots at the beginning of the page.
 pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (of two: their range). Band: interval of the throughput on the card. Thin lines: throughput at which a resource is 100 % busy. \
-    Vertical dashed line: the knee. Hollow: too many errors, or over capacity; the level is not used. No point: no trial succeeded.";
+    Vertical dashed line: the knee. Hollow: too many errors, or over capacity; such a level does not count for throughput and knee. No point: no trial succeeded.";
 
 /// How to read the plot of the resources.
-pub(super) const UTILIZATION: &str = "Grey: the load generator. Grey, name in brackets: can be busy all the time without being the limit. Vertical dashed line: the knee.";
+pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";
 
 /// How a trial went.
 pub(super) fn time_series_caption(of: &TimeSeries) -> String {

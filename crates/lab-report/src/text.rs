@@ -64,8 +64,12 @@ fn cards(cards: &[Card]) -> String {
         let mut name = name(card);
         for answer in card.answers.iter().take(ANSWERS_MAX) {
             let mut line = format!("{name:width$}{GAP}{:LABEL_WIDTH$}{GAP}{}", answer.label, answer.said);
-            for detail in &answer.details {
-                if line.chars().count() + 2 + detail.chars().count() > ANSWER_WIDTH {
+            for (at, detail) in answer.details.iter().enumerate() {
+                let more = format!("; and {} more", answer.details.len() - at);
+                let is_last = at + 1 == answer.details.len();
+                let room = ANSWER_WIDTH - if is_last { 0 } else { more.len() };
+                if line.chars().count() + 2 + detail.chars().count() > room {
+                    line += &more;
                     break;
                 }
                 line += &format!("; {detail}");

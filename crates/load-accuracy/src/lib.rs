@@ -49,7 +49,7 @@ pub static CHECKS: &[CheckRow] = &[
         "rate",
         true,
         rate::run,
-        "In an open loop requests are sent at the rate and with the gaps asked for.",
+        "In an open loop requests are sent at the rate and with the requested distribution of gaps.",
     ),
     check(
         "faults",

@@ -40,19 +40,19 @@ pub struct RequestFlags {
     #[arg(long, value_name = "TOKEN|@FILE", value_parser = secret)]
     pub bearer: Option<String>,
 
-    /// Statuses of a success, as in 200,404 or 2xx [default: 200-399]
+    /// Status codes that count as success, as in 200,404 or 2xx [default: 200-399]
     #[arg(long, value_name = "STATUSES")]
     pub expect: Option<Statuses>,
 
-    /// File of several requests: lines as GET /orders/1 in vegeta's format, or HAR
+    /// File of several requests: vegeta's targets, as in GET http://host/orders/1, or HAR
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "data"])]
     pub targets: Option<Targets>,
 
-    /// File of values for {{column}} in requests: CSV with a line of names, or JSON lines
+    /// File of values for {{column}} in requests: CSV with a header line, or JSON lines
     #[arg(long, value_name = "FILE")]
     pub values: Option<Values>,
 
-    /// What the body of a success has in it: a regular expression, searched in the first MiB
+    /// Regular expression that the body of a success must match, searched in its first MiB
     #[arg(long, value_name = "REGEX")]
     pub expect_body: Option<BodyPattern>,
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 // By it the parser sees whether there is a plan; it does not fill the group itself where arguments are flattened.
 #[group(args = ["urls"])]
 pub struct Plan {
-    /// What to ask, as http://host:port/path, https://… or unix:/socket:/path; several servers share the clients
+    /// URL to request, as http://host:port/path, https://… or unix:/socket:/path; clients are divided among several URLs
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<Target>,
 
@@ -58,11 +58,11 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
-    /// Operations, keys and values of a key-value server; --list shows the workloads [default: get_popular]
+    /// Operations, keys and values of a key-value server; --list shows the workloads [default: get_popular, if another flag of this group is given; else the URL itself is requested]
     #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
     pub workload: Option<&'static Workload>,
 
-    /// How its requests look: a dialect that --list shows, or a file that describes one [default: weir]
+    /// HTTP API of the server: a dialect that --list shows, or a file that describes one [default: weir]
     #[arg(long, value_name = "NAME|FILE.toml", help_heading = KEY_VALUE)]
     pub dialect: Option<&'static Dialect>,
 
@@ -86,7 +86,7 @@ pub struct Plan {
     #[arg(long, value_name = "WHEN", default_value = "once", help_heading = "Connections")]
     pub connect: Connect,
 
-    /// Speak HTTP/2: over https as agreed in the TLS handshake (ALPN), over http without asking (prior knowledge)
+    /// Speak HTTP/2: over https as agreed in the TLS handshake (ALPN), over http with prior knowledge (RFC 9113)
     #[arg(long, conflicts_with = "connect", help_heading = "Connections")]
     pub http2: bool,
 
@@ -111,7 +111,7 @@ pub struct Plan {
     #[arg(long, value_name = "WHICH", default_value = "none", hide_default_value = true, help_heading = KEY_VALUE)]
     pub verify: Verify,
 
-    /// Record all operations and judge them at the end: linearizability; the exit code is 1 if it is violated
+    /// Record all operations and check them after the run: linearizability; the exit code is 1 if it is violated
     #[arg(long = "check", value_name = "WHAT", help_heading = KEY_VALUE)]
     pub check_for: Option<Check>,
 

@@ -18,7 +18,7 @@ pub(super) const NO_HTTP2: &str = "the server does not speak HTTP/2";
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Connections")]
 pub struct Tls {
-    /// PEM file of who may sign the server's certificate [default: whom this machine trusts]
+    /// CA certificates to trust (PEM) [default: those this machine trusts]
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
 
@@ -26,7 +26,7 @@ pub struct Tls {
     #[arg(long, short = 'k', conflicts_with = "cacert")]
     pub insecure: bool,
 
-    /// PEM file with a certificate that is shown to the server
+    /// Client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "key")]
     pub cert: Option<PathBuf>,
 

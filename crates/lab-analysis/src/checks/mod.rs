@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("slowing the load generator reduces goodput less than it would if the generator were the limit; if that loss is not measured precisely enough, the generator is less than 70 % busy"),
+        .about("slowing the load generator costs less goodput than if it were the limit; if the measurement is too noisy to tell: the generator is less than 70 % busy"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("throughput × time is within 2 % of the number of clients; in an open loop, of requests in flight"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
@@ -63,7 +63,7 @@ pub const CHECKS: &[Check] = &[
     check("checkpoints", "checkpoints", Medium, Test::Row(row::checkpoints))
         .about("the window holds no checkpoint of the database, or at least two: a single one would distort the mean"),
     check("complete", "complete trials", Medium, Test::Workload(run::complete))
-        .about("every planned trial delivered numbers"),
+        .about("every planned trial returned results"),
     check("repetitions", "repetitions", Medium, Test::Workload(run::repetitions))
         .about("every level was measured in at least three repetitions, so that each mean has an interval"),
     check("precision", "interval of the throughput", Medium, Test::Workload(run::precision))
@@ -75,7 +75,7 @@ pub const CHECKS: &[Check] = &[
     check("cores", "cores of the generator", Low, Test::Run(run::cores))
         .about("the load generator shares no core with what it measures"),
     check("full_length", "full length", Medium, Test::Run(run::full_length))
-        .about("warm-ups and windows are as long as the experiment says"),
+        .about("durations were not shortened by --scale"),
     check("build", "optimized build", Low, Test::Run(run::build))
         .about("what is measured is a release build"),
 ];

@@ -195,14 +195,14 @@ pub(super) fn machine(case: &OfRow) -> Checked {
     if stolen > STEAL_LIMIT && stolen_secs >= TICKS_SECS {
         return Checked::fail(
             format!("the hypervisor took {stolen_percent:.2} % of our cores"),
-            "Repeat when other virtual machines are idle, or on hardware of its own.",
+            "Repeat when other virtual machines are idle, or use a machine of its own.",
         );
     }
     let foreign = most(&|trial| Some(of_cores(trial, "busy")? - ours(trial)?));
     let foreign_percent = foreign.map_or(0.0, |(_, share)| share.max(0.0) * 100.0);
     if foreign.is_some_and(|(secs, share)| share > FOREIGN_LIMIT && secs >= TICKS_SECS * cores.len() as f64) {
         return Checked::fail(
-            format!("other processes used {foreign_percent:.0} % of our cores"),
+            format!("other processes used {foreign_percent:.0} % of the cores of server and generator"),
             "Stop what else runs on this machine, and repeat.",
         );
     }

@@ -64,7 +64,9 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
             "Find out why the target answers so before its speed is compared with anything.",
         ),
         (0, 0, _) => Checked::not_checked("the workload reads no values"),
-        (_, 0, _) => Checked::not_checked(r#"no read was compared; args = ["--verify", "all"] enables it"#),
+        (_, 0, _) => Checked::not_checked(
+            r#"no read was compared; args = ["--verify", "all"] in [[workload]] has all compared"#,
+        ),
         (reads, verified, _) => {
             let share = (verified as f64 / reads.max(1) as f64).min(1.0) * 100.0;
             Checked::pass(format!("{verified} reads compared ({share:.2} % of them), none wrong or stale"))
@@ -79,7 +81,7 @@ fn trials<'a>(case: &'a OfWorkload) -> impl Iterator<Item = &'a Trial> {
 pub(super) fn accuracy(results: &Results) -> Checked {
     match &results.selftest {
         None => Checked::not_checked("the results do not say"),
-        Some(Selftest::Skipped) => Checked::not_checked("left out, as asked"),
+        Some(Selftest::Skipped) => Checked::not_checked("skipped (--no-selftest)"),
         Some(Selftest::Simulated) => Checked::pass("the generator is simulated"),
         Some(Selftest::Broke(why)) => Checked::not_checked(format!("the test could not be run: {why}")),
         Some(Selftest::Ran(report)) if report.checks.is_empty() => {

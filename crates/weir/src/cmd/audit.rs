@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// Columns that have other names in the table, as in clients=Users,throughput_rps=Req/s
     #[arg(long, value_delimiter = ',', value_name = "NAME=COLUMN,…", value_parser = column)]
     columns: Vec<(String, String)>,
-    /// Clients of rows that do not say how many there were
+    /// Number of clients, for rows that do not say it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     clients: Option<u32>,
     /// Print the findings as one JSON document

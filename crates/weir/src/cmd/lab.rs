@@ -41,8 +41,8 @@ pub(crate) struct Args {
     /// In place of a file: a running service, as http://host:port/path; with --command the path to request
     #[arg(long, value_name = "URL|PATH")]
     url: Option<String>,
-    /// With --command: cores' worth of processor time that the service may use, as in 0.5. At the end it gets twice as much, which shows
-    /// whether its processor time is the limit
+    /// With --command: CPU limit of the service in cores, as in 0.5. At the end the limit is doubled, which shows whether CPU is the
+    /// bottleneck
     #[arg(long, value_name = "CORES", requires = "command", conflicts_with = "experiment")]
     quota: Option<f64>,
     /// Results directory: new or empty [default: weir-results/NAME-DATE-TIME]
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// The measured part of each trial; overrides the file
     #[arg(long)]
     window: Option<Span>,
-    /// Shorten warm-ups and windows: multiply the file's by this share, up to 1; a window is not shortened below 2 s. With less than 0.1
+    /// Multiply warm-ups and windows of the file by this, at most 1; no window is shortened below 2 s. With less than 0.1
     /// at most seven levels of each workload are measured. The report says so
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     /// Skip the headroom test, which slows generator and server for some seconds to see which of the two is the bottleneck. The report says so
     #[arg(long)]
     no_headroom: bool,
-    /// Further flags of `weir load`, beside --command and --url: -- -H 'Accept: text/html'
+    /// Flags passed on to `weir load`; only with --command or --url: -- -H 'Accept: text/html'
     #[arg(last = true, value_name = "FLAGS", conflicts_with = "experiment")]
     flags: Vec<String>,
 }

@@ -14,11 +14,11 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Read all of it, change nothing, and list what is damaged
+    /// Read the whole store and list what is damaged; changes nothing
     Check(Place),
-    /// If it is damaged, copy all that is readable to new files, and move the old ones aside; deletes nothing
+    /// If the store is damaged, copy all that is readable to new files, and move the old ones aside; deletes nothing
     Repair(Place),
-    /// Copy it to a new directory, which is a store, too; a server may go on using it meanwhile
+    /// Copy the store to a new directory; a server may go on using it meanwhile
     Backup(Backup),
 }
 

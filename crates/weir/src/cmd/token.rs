@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 /// is printed. Otherwise the entry follows it, after an empty line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Whose token it is: a word for the log and for errors
+    /// Name of the token, as in logs and errors
     #[arg(value_name = "NAME")]
     name: String,
 
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prefix: String,
 
-    /// Until when: an instant as in 2027-01-31T00:00:00Z, or a time from now as in 720h [default: for ever]
+    /// When it expires: an instant as in 2027-01-31T00:00:00Z, or a time from now as in 720h [default: never]
     #[arg(long, value_name = "WHEN", value_parser = instant)]
     expires: Option<SystemTime>,
 
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
 
-    /// Maximum number of requests at once, if fewer came before [default: those of a second]
+    /// Requests that may come at once after a pause [default: those of a second]
     #[arg(long, value_name = "N", requires = "rate")]
     burst: Option<u32>,
 

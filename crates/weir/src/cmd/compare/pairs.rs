@@ -23,10 +23,10 @@ const PAIRS_LEAST: u32 = 3;
 /// Two services to be measured.
 #[derive(clap::Args)]
 pub(super) struct Pairs {
-    /// Command that starts a service on the port {port}; given twice, the new one last. Each run gets a fresh process
+    /// Command that starts a service on the port {port}; given twice, BASE first. Each run gets a fresh process
     #[arg(long, value_name = "COMMAND", help_heading = "Pairs")]
     pub(super) command: Vec<String>,
-    /// Running service, as http://host:port or with a path, which is then requested; given twice, the new one last. With --command: the
+    /// Running service, as http://host:port or with a path, which is then requested; given twice, BASE first. With --command: the
     /// path to request
     #[arg(long, value_name = "URL|PATH", help_heading = "Pairs")]
     pub(super) url: Vec<String>,

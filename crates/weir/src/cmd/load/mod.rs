@@ -82,7 +82,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE.xml", help_heading = "Output")]
     junit: Option<String>,
 
-    /// Write the summary of k6
+    /// Write the results in the format of k6's summary
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
     k6_summary: Option<String>,
 

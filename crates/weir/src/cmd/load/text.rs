@@ -102,8 +102,8 @@ fn over_capacity(schedule: &ScheduleReport, report: &LoadReport) -> String {
     };
     format!(
         "warning: {} req/s were offered and {} succeeded. The longest waiting request was due {} ago when the\n\
-         window began and {} ago when it ended: latency from the intended start is the length of a queue that\n\
-         grows during the whole run, not a property of the server.\n{remedy}\n",
+         window began and {} ago when it ended: latency from the intended start is mostly time\n\
+         in a queue that grows during the whole run; it says nothing about the server.\n{remedy}\n",
         units::short(*offered_rps),
         units::short(report.goodput_rps),
         units::micros(behind_secs_at_start * 1e6),
@@ -203,7 +203,7 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     add("generator", format!("{cpu_us} of CPU per request; its threads were {busy} % busy"));
     if let Some(why) = load::generator_limit(report) {
         let remedy = "give it cores of its own, more --threads, or --worker";
-        add("", format!("the load generator may be the limit: {why}. To exclude that, {remedy}"));
+        add("", format!("the load generator may be the limit: {why}. To rule this out, {remedy}"));
     }
     figures
 }
@@ -217,11 +217,12 @@ fn schedule_text(schedule: &ScheduleReport, latency: &Latency) -> String {
     );
     if send_lag.count > 0 {
         let [p50, p99, max] = [send_lag.us_p50, send_lag.us_p99, send_lag.us_max].map(units::micros);
-        let _ = write!(text, "; send lag p50 {p50}, p99 {p99}, max {max}");
+        let _ = write!(text, "; send lag mean {}", units::micros(send_lag.us_mean));
         if latency.us_mean > 0.0 {
             let share = send_lag.us_mean * send_lag.count as f64 / (latency.us_mean * latency.count as f64);
-            let _ = write!(text, ": {} % of the mean latency", percent(share));
+            let _ = write!(text, " ({} % of the mean latency)", percent(share));
         }
+        let _ = write!(text, ", p50 {p50}, p99 {p99}, max {max}");
     }
     text
 }
@@ -368,7 +369,7 @@ mod tests {
         let text = table(&plan(constant("1000")), &open(1000));
         for line in [
             "pacing      constant 1000/s",
-            "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; send lag p50 1.60 µs, p99 6.40 µs, max 25.6 µs: 0.80 % of the mean latency",
+            "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; send lag mean MEAN (0.80 % of the mean latency), p50 1.60 µs, p99 6.40 µs, max 25.6 µs",
             "in flight   0.10 on average, 2 at the end",
             "from intended start         count     absent       mean        p50        p95        p99      p99.9        max",
             "get successes               10000          0     200 µs     200 µs     600 µs     800 µs    1.60 ms    3.20 ms",

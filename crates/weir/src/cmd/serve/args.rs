@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_TLS_KEY")]
     pub(super) tls_key: Option<PathBuf>,
 
-    /// Accept only clients with a certificate that one in this file has signed (PEM)
+    /// Accept only clients with a certificate that a CA in this file has signed (PEM)
     #[arg(long, value_name = "FILE", env = "WEIR_TLS_CLIENT_CA")]
     pub(super) tls_client_ca: Option<PathBuf>,
 
@@ -77,7 +77,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
-    /// Allow an address that other machines can reach without both TLS and tokens
+    /// Allow an address that other machines can reach although TLS, tokens or both are missing
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
@@ -92,11 +92,11 @@ pub(crate) struct Args {
     )]
     pub(super) store: Vec<String>,
 
-    /// Other programs write the table that --store names with table=: nothing is cached, and each answer is what the database has
+    /// Other programs write the table that --store names with table=: nothing is cached, and every read asks the database
     #[arg(long, env = "WEIR_FOREIGN_WRITERS", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) foreign_writers: bool,
 
-    /// Accept a --store with several hosts although a failover loses acknowledged writes, as its server requires no synchronous standby
+    /// Accept a --store with several hosts and no synchronous standby; a failover can then lose acknowledged writes
     #[arg(long, env = "WEIR_ALLOW_ASYNCHRONOUS_FAILOVER", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) allow_asynchronous_failover: bool,
 
@@ -133,7 +133,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES", default_value = "8MiB", value_parser = value_bytes)]
     pub(super) value_bytes: usize,
 
-    /// Maximum size of all request bodies and values on their way together; what does not fit is answered 503
+    /// Memory for all request bodies and values that are being received or sent; requests that would exceed it are answered 503
     /// [default: a quarter of the memory that the cache leaves]
     #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
     pub(super) memory_budget: Option<Size>,
@@ -162,15 +162,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_LEASE_WAIT", default_value = "10s")]
     pub(super) lease_wait: Span,
 
-    /// Start also while another server owns the store, and take over when it ends; when ending, hand over to such a server
+    /// If another server owns the store, wait and take over when it ends; at a shutdown, hand the store over to a server that waits so
     #[arg(long, env = "WEIR_STANDBY", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) standby: bool,
 
-    /// Keep events in the store for this long, so that clients of /watch can go on after a restart [default: not at all]
+    /// Keep events in the store for this long, so that clients of /watch can resume after a restart [default: not at all]
     #[arg(long, value_name = "TIME", env = "WEIR_EVENT_LOG", value_parser = positive)]
     pub(super) event_log: Option<Duration>,
 
-    /// Maximum size of these events; as much is held in memory
+    /// Maximum size of the event log; the same amount is held in memory
     #[arg(
         long,
         value_name = "SIZE",
@@ -188,17 +188,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_HEAD_TIMEOUT", default_value = "10s", value_parser = positive)]
     pub(super) head_timeout: Duration,
 
-    /// How long a shutdown waits for requests under way
+    /// How long a shutdown waits for requests in progress
     #[arg(long, value_name = "TIME", env = "WEIR_DRAIN", default_value = "30s")]
     pub(super) drain: Span,
 
     /// Log requests to this file, or - for standard output: a JSON object a line, with the key, without values and tokens
-    /// (docs/operations.md). A file that is moved away is opened again
+    /// (docs/operations.md). If it is renamed or removed (logrotate), a new file is made
     #[arg(long, value_name = "FILE|-", env = "WEIR_ACCESS_LOG")]
     pub(super) access_log: Option<PathBuf>,
 
-    /// Part of the requests in the access log, as in 0.01. Failures are always logged
-    #[arg(long, value_name = "PART", env = "WEIR_ACCESS_LOG_SAMPLE", default_value = "1", value_parser = part)]
+    /// Share of the requests that is logged, as in 0.01. Failures are always logged
+    #[arg(long, value_name = "SHARE", env = "WEIR_ACCESS_LOG_SAMPLE", default_value = "1", value_parser = part)]
     pub(super) access_log_sample: f64,
 
     /// Maximum number of lines of the access log in a second; more are dropped and counted
@@ -218,7 +218,7 @@ pub(crate) struct Args {
     pub(super) batching: Batching,
 
     #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_INJECT", value_delimiter = ',')]
-    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40; only with --lab. Names: {} (docs/reference.md says where each acts). The value is a time, but for fail a number N: while more than N requests are in the server, every tenth new one is answered 500", FAULTS.join(", ")))]
+    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40; only with --lab. Names: {} (docs/reference.md says where each acts). Values are times, except fail=N: while more than N requests are in progress, every tenth new one is answered 500", FAULTS.join(", ")))]
     pub(super) inject: Vec<String>,
 
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
