@@ -19,7 +19,10 @@ use kv::{Clock, Timestamp, Version};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session as Driver;
 use scylla::client::session_builder::SessionBuilder;
-use scylla::errors::{ConnectionError, ConnectionPoolError, MetadataError, NewSessionError};
+use scylla::errors::{
+    BrokenConnectionErrorKind, ConnectionError, ConnectionPoolError, ConnectionSetupRequestError,
+    ConnectionSetupRequestErrorKind, FrameHeaderParseError, MetadataError, NewSessionError,
+};
 use scylla::policies::load_balancing::{DefaultPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
@@ -142,9 +145,10 @@ impl Cassandra {
     fn why_not_reached(&self, error: &NewSessionError) -> (Kind, String) {
         // The driver's errors hide this one from `source`.
         if let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
-            ConnectionPoolError::Broken { last_connection_error: ConnectionError::IoError(error) },
+            ConnectionPoolError::Broken { last_connection_error },
         )) = error
-            && let Some(why) = ClusterUrl::tls_failure(error.as_ref())
+            && let Some(why) =
+                io_error_in(last_connection_error).and_then(|error| ClusterUrl::tls_failure(error))
         {
             return (Kind::Config, why);
         }
@@ -281,6 +285,24 @@ impl Store for Cassandra {
             ),
             weak_reads: self.config.reads.name(),
         }
+    }
+}
+
+/// The failure of the socket or of TLS: while connecting, or, where a node refuses the client's certificate, at the first answer.
+fn io_error_in(error: &ConnectionError) -> Option<&std::io::Error> {
+    let broken = match error {
+        ConnectionError::IoError(error) => return Some(error),
+        ConnectionError::ConnectionSetupRequestError(ConnectionSetupRequestError {
+            error: ConnectionSetupRequestErrorKind::BrokenConnection(broken),
+            ..
+        }) => broken,
+        _ => return None,
+    };
+    match broken.downcast_ref()? {
+        BrokenConnectionErrorKind::FrameHeaderParseError(FrameHeaderParseError::HeaderIoError(error)) => {
+            Some(error)
+        }
+        _ => None,
     }
 }
 
