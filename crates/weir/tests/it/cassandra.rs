@@ -11,6 +11,7 @@ use lab_run::harness::{CassandraCluster, DatabaseOptions};
 use load::{Check, EarlyEnd, Plan};
 use std::fs;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -20,11 +21,13 @@ use store::{Error, Found, Kind, Part, Store, contract};
 pub(crate) const MIXED: &str =
     "get=30,put=20,delete=10,put_if_absent=10,compare_and_put=20,compare_and_delete=10";
 
-/// The node that all share: with logins, and with TLS for who wants it. It ends with this process.
+/// The node that all share: with logins, and with TLS for who wants it and has a certificate. It ends with this process.
 struct Node {
     cluster: CassandraCluster,
-    /// Who signed its certificate.
+    /// Who signed its certificate and those of its clients.
     authority: String,
+    /// A client's certificate and key.
+    client: [String; 2],
 }
 
 fn node() -> &'static Node {
@@ -33,12 +36,13 @@ fn node() -> &'static Node {
         let certificates = Certificates::new();
         let read = |name: &str| fs::read_to_string(certificates.path(name)).unwrap();
         let (pem, authority) = (read("127.0.0.1.key") + &read("127.0.0.1.crt"), read("ca.crt"));
+        let client = ["weir.crt", "weir.key"].map(read);
         let settings = [
             ("authenticator", "PasswordAuthenticator".to_owned()),
             (
                 "client_encryption_options",
                 format!(
-                    "{{enabled: true, optional: true, ssl_context_factory: {{\
+                    "{{enabled: true, optional: true, require_client_auth: true, ssl_context_factory: {{\
                      class_name: org.apache.cassandra.security.PEMBasedSslContextFactory, \
                      parameters: {{private_key: {pem:?}, trusted_certificates: {authority:?}}}}}}}"
                 ),
@@ -49,12 +53,12 @@ fn node() -> &'static Node {
         let cluster = CassandraCluster::start(1, options).unwrap();
         let version = cluster.query(0, "SELECT release_version FROM system.local").unwrap();
         count("Cassandra", &version[0][0]);
-        Node { cluster, authority }
+        Node { cluster, authority, client }
     })
 }
 
 /// The URL of a new keyspace on it.
-fn keyspace() -> String {
+pub(crate) fn keyspace() -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let url = node().cluster.keyspace(&format!("test_{}", COUNT.fetch_add(1, Relaxed))).unwrap();
     as_user(&url, "cassandra:cassandra")
@@ -123,14 +127,22 @@ fn check_refused(url: &str, kind: Kind, why: &str) {
 fn a_login_and_tls_are_what_the_url_says() {
     let (url, cluster) = (keyspace(), &node().cluster);
     let (dir, other) = (tempfile::tempdir().unwrap(), Certificates::new());
-    let authority = dir.path().join("ca.crt");
-    fs::write(&authority, &node().authority).unwrap();
-    let (authority, other) = (authority.display(), other.shown("other-ca.crt"));
+    let file = |name: &str, text: &String| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    };
+    let [certificate, key] = &node().client;
+    let authority = file("ca.crt", &node().authority);
+    let client = format!("sslcert={}&sslkey={}", file("weir.crt", certificate), file("weir.key", key));
+    let stranger = format!("sslcert={}&sslkey={}", other.shown("stranger.crt"), other.shown("stranger.key"));
+    let other = other.shown("other-ca.crt");
     for (user, parameters, has_tls) in [
         ("plain", "dc=datacenter1".to_owned(), false),
-        ("unchecked", "sslmode=require".to_owned(), true),
-        ("signed", format!("sslmode=verify-ca&sslrootcert={authority}"), true),
-        ("named", format!("sslmode=verify-full&sslrootcert={authority}"), true),
+        ("unchecked", format!("sslmode=require&{client}"), true),
+        ("signed", format!("sslmode=verify-ca&sslrootcert={authority}&{client}"), true),
+        ("named", format!("sslmode=verify-full&sslrootcert={authority}&{client}"), true),
     ] {
         cluster.query(0, &format!("CREATE ROLE {user} WITH PASSWORD = 's/cret' AND LOGIN = true")).unwrap();
         let server =
@@ -147,7 +159,12 @@ fn a_login_and_tls_are_what_the_url_says() {
     for (url, why) in [
         (nobody, "it asks for a login; write cassandra://USER:PASSWORD@HOST"),
         (as_user(&url, "named:wrong"), "it refuses the user named with this password"),
-        (format!("{named}?sslmode=verify-full&sslrootcert={other}"), "signed by none of those trusted"),
+        (
+            format!("{named}?sslmode=verify-full&sslrootcert={other}&{client}"),
+            "signed by none of those trusted",
+        ),
+        (format!("{named}?sslmode=require"), "give one that it trusts with sslcert and sslkey"),
+        (format!("{named}?sslmode=require&{stranger}"), "the TLS handshake failed"),
     ] {
         check_refused(&url, Kind::Config, why);
     }
@@ -374,18 +391,37 @@ pub(crate) fn check_until(
     mix: &str,
     clients: u32,
     keys: u64,
+    is_enough: impl FnMut(u64) -> bool,
+) -> LoadReport {
+    let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
+    let report = check_at(&addresses, mix, clients, keys, is_enough);
+    servers.iter().for_each(|server| assert!(writes_of(server) > 0.0, "each server has its share"));
+    report
+}
+
+/// What a server wrote to its store.
+pub(crate) fn writes_of(server: &Server) -> f64 {
+    let sum = server.client().stats()["weir_store_batch_size_sum{operation=\"write\"}"].clone();
+    sum.as_f64().unwrap_or_default()
+}
+
+/// The same of clients of these addresses.
+pub(crate) fn check_at(
+    addresses: &[SocketAddr],
+    mix: &str,
+    clients: u32,
+    keys: u64,
     mut is_enough: impl FnMut(u64) -> bool,
 ) -> LoadReport {
-    let url = |server: &Server| format!("http://{}", server.address).parse().unwrap();
     let plan = Plan {
-        urls: servers.iter().map(url).collect(),
+        urls: addresses.iter().map(|address| format!("http://{address}").parse().unwrap()).collect(),
         clients,
         keys: Some(keys),
         mix: Some(mix.parse().unwrap()),
         check_for: Some(Check::Linearizability),
         window: Duration::from_secs(7200),
         bin: Duration::from_millis(100),
-        ..plan(servers[0].address, "mixed")
+        ..plan(addresses[0], "mixed")
     };
     let (early_end, mut over) = (EarlyEnd::default(), 0);
     let report = load::run_until(&plan, &early_end, &mut |event| {
@@ -396,12 +432,7 @@ pub(crate) fn check_until(
             }
         }
     });
-    let report = report.unwrap();
-    for server in servers {
-        let sum = server.client().stats()["weir_store_batch_size_sum{operation=\"write\"}"].clone();
-        assert!(sum.as_f64().unwrap_or_default() > 0.0, "each server has its share");
-    }
-    report
+    report.unwrap()
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! Three Cassandra nodes under two servers, nodes killed and paused meanwhile: the long form only.
+//! Three Cassandra nodes under two servers, nodes killed and paused meanwhile, and servers that come and go: nearly all of it the long
+//! form only.
 
-use crate::cassandra::{MIXED, check_until};
+use crate::cassandra::{MIXED, check_at, check_until, keyspace, writes_of};
+use crate::proxies::Proxy;
 use crate::support::{Server, count, is_long, until};
 use lab_run::harness::{CassandraCluster, DatabaseOptions};
 use rustix::process::Signal;
@@ -28,16 +30,19 @@ fn cluster(parameters: &str) -> (CassandraCluster, [Server; 2]) {
     (cluster, servers)
 }
 
+/// Waits until so many more operations are over.
+fn wait_for(more: u64, over: &AtomicU64) {
+    let enough = over.load(Relaxed) + more;
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while over.load(Relaxed) < enough {
+        assert!(Instant::now() < deadline, "the cluster serves nobody");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Kills and pauses nodes, each time one, and at last all at once; how often it did each.
 fn break_nodes(cluster: &mut CassandraCluster, over: &AtomicU64, kills: usize, kills_of_all: usize) {
-    let calm = |more: u64| {
-        let enough = over.load(Relaxed) + more;
-        let deadline = Instant::now() + Duration::from_secs(300);
-        while over.load(Relaxed) < enough {
-            assert!(Instant::now() < deadline, "the cluster serves nobody");
-            thread::sleep(Duration::from_millis(10));
-        }
-    };
+    let calm = |more: u64| wait_for(more, over);
     let say = |what: &str| {
         let mut out = std::io::stderr();
         writeln!(out, "{what}, after {} operations", over.load(Relaxed)).unwrap();
@@ -144,4 +149,66 @@ fn a_server_that_comes_and_goes_disturbs_no_other() {
     assert!(report.errors.is_empty(), "{:?}", report.errors);
     let checked = report.linearizability.unwrap();
     assert_eq!((checked.violations, checked.not_decided), (0, 0), "{:#?}", checked.history);
+}
+
+const PROXY_FILE: &str = "haproxy-servers.cfg";
+
+/// Servers behind HAProxy are added and removed as docs/operations.md says, while clients read and write.
+#[test]
+fn no_request_fails_while_servers_are_added_and_removed() {
+    let cluster = is_long().then(|| cluster("").0);
+    let url = cluster.as_ref().map_or_else(keyspace, |cluster| cluster.url("weir"));
+    let (rounds, calm) = if is_long() { (10, CALM) } else { (1, 200) };
+    let start = || {
+        let server = Server::start(&url, &[]);
+        until("it reaches the store", || server.client().get("/readyz").status == 200);
+        server
+    };
+    let mut servers = vec![start(), start()];
+    let addresses = |servers: &[Server]| servers.iter().map(|server| server.address).collect::<Vec<_>>();
+    let proxy = Proxy::start_by("haproxy", PROXY_FILE, &addresses(&servers));
+    let (over, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let report = thread::scope(|scope| {
+        scope.spawn(|| {
+            let _done = Done(&is_done);
+            for _ in 0..rounds {
+                wait_for(calm, &over);
+                servers.push(start());
+                proxy.reload(PROXY_FILE, &addresses(&servers));
+                until("it has its share", || writes_of(&servers[2]) > 0.0);
+                wait_for(calm, &over);
+                let mut first = servers.remove(0);
+                assert_eq!(proxy.command("set server weir/weir1 state drain").trim(), "");
+                until("it has no requests", || requests_at_first(&proxy) == 0);
+                first.terminate();
+                assert!(first.wait().success());
+            }
+            wait_for(calm, &over);
+        });
+        check_at(&[proxy.address], MIXED, 16, 64, |now| {
+            over.store(now, Relaxed);
+            is_done.load(Relaxed)
+        })
+    });
+    assert!(report.errors.is_empty(), "{:?}", report.errors);
+    let checked = report.linearizability.unwrap();
+    assert_eq!((checked.violations, checked.not_decided), (0, 0), "{:#?}", checked.history);
+    writeln!(std::io::stderr(), "{} operations, {rounds} servers added and removed", checked.operations)
+        .unwrap();
+}
+
+/// How many requests HAProxy has at its first server.
+fn requests_at_first(proxy: &Proxy) -> usize {
+    let said = proxy.command("show stat");
+    let line = said.lines().find(|line| line.starts_with("weir,weir1,"));
+    line.unwrap_or_else(|| panic!("{said}")).split(',').nth(4).unwrap().parse().unwrap()
+}
+
+/// Sets what it holds when it is dropped: also if a test fails, its clients are to end.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }

@@ -5,6 +5,7 @@ use lab_run::harness::free_ports;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -14,11 +15,14 @@ use std::time::{Duration, Instant};
 const PROXIES: [&str; 3] = ["nginx", "haproxy", "varnishd"];
 
 /// A proxy in a process of its own; ended when dropped.
-struct Proxy {
+pub(crate) struct Proxy {
     child: Child,
-    address: SocketAddr,
-    _directory: tempfile::TempDir,
+    pub(crate) address: SocketAddr,
+    directory: tempfile::TempDir,
 }
+
+/// Where HAProxy takes commands, in its file.
+const ADMIN_SOCKET: &str = "/run/haproxy/admin.sock";
 
 impl Proxy {
     /// Starts `program` by its file, in front of `server`.
@@ -32,7 +36,7 @@ impl Proxy {
     }
 
     /// Starts `program` by a file, in front of `servers`.
-    fn start_by(program: &str, file: &str, servers: &[SocketAddr]) -> Proxy {
+    pub(crate) fn start_by(program: &str, file: &str, servers: &[SocketAddr]) -> Proxy {
         let directory = tempfile::tempdir().unwrap();
         // Free a moment ago; these programs cannot choose one themselves.
         let address = free_address();
@@ -42,12 +46,14 @@ impl Proxy {
             _ => text.replace(&format!("127.0.0.1:{port}"), &server.to_string()),
         });
         let text = text.replace("127.0.0.1:8443", &address.to_string());
+        let text = text.replace(ADMIN_SOCKET, directory.path().join("admin.sock").to_str().unwrap());
         let path = directory.path().join(file);
         fs::write(&path, text).unwrap();
         let mut command = Command::new(program);
         match program {
             "nginx" => command.args(["-e", "stderr", "-g", "daemon off;", "-p", ".", "-c", file]),
-            "haproxy" => command.args(["-db", "-f", file]),
+            // With a master, which reads the file again when it is told to.
+            "haproxy" => command.args(["-W", "-db", "-f", file]),
             _ => command
                 .args(["-F", "-j", "none", "-s", "default,32m", "-n"])
                 .arg(directory.path().join("work"))
@@ -58,13 +64,38 @@ impl Proxy {
         let command = command.env("PATH", path).current_dir(directory.path());
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.unwrap_or_else(|error| panic!("{program}: {error}; scripts/setup.sh installs it"));
-        let proxy = Proxy { child, address, _directory: directory };
+        let proxy = Proxy { child, address, directory };
         until(program, || Client::connect(proxy.address).is_ok());
         proxy
     }
 
     fn client(&self) -> Client {
         Client::connect(self.address).unwrap()
+    }
+
+    /// Writes these servers into HAProxy's file, in the place of those there, and has it read the file again.
+    pub(crate) fn reload(&self, file: &str, servers: &[SocketAddr]) {
+        let path = self.directory.path().join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        let (servers_before, others): (Vec<&str>, Vec<&str>) =
+            text.lines().partition(|line| line.starts_with("    server "));
+        let (_, flags) = servers_before[0].split_once(" check ").unwrap();
+        let server = |(at, address): (usize, &SocketAddr)| {
+            format!("    server weir{} {address} check {flags}", at + 1)
+        };
+        let servers: Vec<String> = servers.iter().enumerate().map(server).collect();
+        fs::write(&path, others.join("\n") + "\n" + &servers.join("\n") + "\n").unwrap();
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::USR2).unwrap();
+    }
+
+    /// Gives HAProxy a command; its answer, empty while it reads its file again.
+    pub(crate) fn command(&self, command: &str) -> String {
+        let Ok(mut socket) = UnixStream::connect(self.directory.path().join("admin.sock")) else {
+            return String::new();
+        };
+        let _ = socket.write_all(format!("{command}\n").as_bytes());
+        std::io::read_to_string(socket).unwrap_or_default()
     }
 }
 
