@@ -5,12 +5,10 @@
 
 use super::cores::{beside, keep_awake, on_core};
 use super::responder::{self, Record};
-use super::{Setup, add, judge, passing, record, require};
+use super::{Setup, add, judge, passing, probe, record, require};
 use kv::proto::AccuracyCheck;
 use kv::units::Span;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Name, delay in µs, window in ms, and window of the short form. The first is the floor of the others.
 const CASES: &[(&str, u64, u64, Option<u64>)] = &[
@@ -30,12 +28,6 @@ const MEAN_BOUND_US: f64 = 50.0;
 const MEAN_BOUND_SHARE: f64 = 0.2;
 const BOUND: &str =
     "median off by 5 µs or 0.5 %, mean too low by as much, too high by 50 µs or 20 %; of two, the larger";
-
-/// Round trips of the second client, and how many before they count.
-const PROBES: usize = 3000;
-const PROBES_BEFORE: usize = 300;
-/// How long it waits for an answer.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     beside(setup.options.cores, keep_awake, || checked(setup)).0
@@ -107,32 +99,10 @@ fn excess(setup: &Setup, delay: Duration, window: Duration) -> Result<(Excess, b
 /// That of the simplest client there is, without delay, on the load generator's core.
 fn probe_floor(setup: &Setup) -> Result<Excess, String> {
     let responder = setup.responder(responder::Options::default())?;
-    let address = responder.address;
-    let mut trips_ns = on_core(setup.options.cores.map(|cores| cores.generator), || probe(address))
-        .map_err(|error| format!("the probe gets no answer: {error}"))?;
+    let mut trips_ns = on_core(setup.options.cores.map(|cores| cores.generator), || {
+        probe::round_trips(responder.address, responder.certificate.as_ref(), setup.options.http2)
+    })
+    .map_err(|error| format!("the probe gets no answer: {error}"))?;
     let (median_us, mean_us) = (judge::median(&mut trips_ns) / 1e3, judge::mean(&trips_ns) / 1e3);
     Ok(Excess::new(median_us, mean_us, &mut record(responder)?))
-}
-
-/// Its round trips, in nanoseconds.
-fn probe(address: SocketAddr) -> io::Result<Vec<u64>> {
-    // As long as the load generator's, so that it takes as long to send.
-    const REQUEST: &[u8] = b"GET /kv/popular_0 HTTP/1.1\r\nHost: 127.0.0.1:65535\r\n\r\n";
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
-    let mut buffer = [0; 1024];
-    let mut trips_ns = Vec::with_capacity(PROBES);
-    for trip in 0..PROBES + PROBES_BEFORE {
-        let sent = Instant::now();
-        stream.write_all(REQUEST)?;
-        // The answer is short and sent at once, so that one read returns all of it.
-        if stream.read(&mut buffer)? == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        if trip >= PROBES_BEFORE {
-            trips_ns.push(sent.elapsed().as_nanos() as u64);
-        }
-    }
-    Ok(trips_ns)
 }

@@ -50,14 +50,14 @@ const SIZE_SHORT: Size = Size {
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     let size = if setup.options.short { SIZE_SHORT } else { SIZE };
-    let mut window = size.window;
+    let mut window = size.window * setup.options.times();
     while window <= WINDOW_MAX {
         let (loaded, pause) = beside(setup.options.cores, longest_pause, || load(setup, &size, window));
         let (report, record) = loaded?;
         // The last answer of the schedule may still be waited for.
         let ends = record.schedule_secs.map(|secs| secs + (size.timeout + LATE).as_secs_f64());
         if ends.is_some_and(|secs| secs < report.window_secs) {
-            let mut check = compare(&report, &record);
+            let mut check = compare(&report, &record, setup.options.http2);
             // Good answers then time out, too.
             if check.outcome == CheckOutcome::Fail && pause > size.timeout / 2 {
                 check.outcome = CheckOutcome::NotChecked;
@@ -73,7 +73,7 @@ pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
 fn load(setup: &Setup, size: &Size, window: Duration) -> Result<(LoadReport, Record), String> {
     let Size { clients, refusal, timeout, .. } = *size;
     let options = Options {
-        schedule: Some(schedule(setup.options.short, SEED)),
+        schedule: Some(schedule(setup.options.short, setup.options.http2, SEED)),
         refusal: Some(Refusal { clients: clients as usize, length: refusal }),
         keys_per_client: Some(KEYS_PER_CLIENT),
         ..Options::default()
@@ -88,11 +88,13 @@ fn load(setup: &Setup, size: &Size, window: Duration) -> Result<(LoadReport, Rec
 }
 
 /// Compares the generator's report with the responder's record.
-fn compare(report: &LoadReport, record: &Record) -> AccuracyCheck {
+fn compare(report: &LoadReport, record: &Record, http2: bool) -> AccuracyCheck {
     let did = |kind: &str| record.answers.get(kind).copied().unwrap_or(0);
     let mut true_counts: BTreeMap<&str, u64> = BTreeMap::from([(REFUSED, record.refused)]);
-    for kind in ANSWERS.iter().filter(|kind| !kind.class.is_empty()) {
-        *true_counts.entry(kind.class).or_default() += did(kind.name);
+    for kind in ANSWERS {
+        if let Some(class) = kind.class(http2).filter(|class| !class.is_empty()) {
+            *true_counts.entry(class).or_default() += did(kind.name);
+        }
     }
     let mut of_faults = passing(BOUND);
     let mut wrong = Vec::new();
@@ -151,7 +153,7 @@ mod tests {
     use kv::proto::OperationReport;
 
     fn faults() -> impl Iterator<Item = &'static AnswerKind> {
-        ANSWERS.iter().filter(|kind| !kind.class.is_empty())
+        ANSWERS.iter().filter(|kind| kind.class(false).is_some_and(|class| !class.is_empty()))
     }
 
     /// What a generator says that sees everything as it is.
@@ -162,7 +164,7 @@ mod tests {
         let record = Record { answers, refused: 77, ..Record::default() };
         let mut errors = BTreeMap::from([(REFUSED.to_owned(), 77)]);
         for kind in faults() {
-            *errors.entry(kind.class.to_owned()).or_default() += u64::from(kind.count_short);
+            *errors.entry(kind.class(false).unwrap().to_owned()).or_default() += u64::from(kind.count_short);
         }
         // Ten of the answers after the schedule were on their way at the end.
         let report = LoadReport {
@@ -183,7 +185,7 @@ mod tests {
     fn check(change: impl Fn(&mut LoadReport), complaint: &str) {
         let (mut report, record) = pair();
         change(&mut report);
-        let AccuracyCheck { outcome, measured, .. } = compare(&report, &record);
+        let AccuracyCheck { outcome, measured, .. } = compare(&report, &record, false);
         assert_eq!(outcome == CheckOutcome::Pass, complaint.is_empty(), "{measured}");
         assert!(measured.contains(complaint), "{measured}");
     }
@@ -191,11 +193,14 @@ mod tests {
     #[test]
     fn two_classes_that_change_places_are_seen() {
         let count = |kind: &AnswerKind, short: bool| if short { kind.count_short } else { kind.count };
-        for (short, clients) in [(false, SIZE.clients), (true, SIZE_SHORT.clients)] {
+        let sizes = [(false, SIZE.clients), (true, SIZE_SHORT.clients)];
+        for ((short, clients), http2) in sizes.into_iter().flat_map(|size| [(size, false), (size, true)]) {
             // Each client is reset once more before it is refused.
             let mut totals = BTreeMap::from([("reset", clients), ("good", count(&ANSWERS[0], short))]);
-            for kind in faults() {
-                *totals.entry(kind.class).or_default() += count(kind, short);
+            for kind in ANSWERS {
+                if let Some(class) = kind.class(http2).filter(|class| !class.is_empty()) {
+                    *totals.entry(class).or_default() += count(kind, short);
+                }
             }
             let distinct: BTreeSet<u32> = totals.values().copied().collect();
             assert_eq!(distinct.len(), totals.len(), "{totals:?}");

@@ -3,7 +3,7 @@
 //! Knows its command line and its JSON, nothing else of it.
 
 use super::cores::on_core;
-use super::{OUT_OF_TIME, Setup};
+use super::{OUT_OF_TIME, Options, Setup};
 use kv::proto::LoadReport;
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::SocketAddr;
@@ -23,7 +23,10 @@ pub(super) fn load(
     flags: &str,
 ) -> Result<LoadReport, String> {
     let mut command = Command::new(&setup.options.load);
-    command.arg("load").arg(format!("http://{address}")).arg("--json").args(flags.split_whitespace());
+    let Options { tls, http2, .. } = *setup.options;
+    let scheme = if tls { "https" } else { "http" };
+    command.arg("load").arg(format!("{scheme}://{address}")).arg("--json").args(flags.split_whitespace());
+    command.args(tls.then_some("--insecure")).args(http2.then_some("--http2"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // The settings of this environment are not part of the check.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("WEIR_")) {

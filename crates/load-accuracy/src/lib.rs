@@ -8,6 +8,7 @@ mod cores;
 mod generator;
 mod judge;
 mod delay;
+mod probe;
 mod stall;
 mod rate;
 mod faults;
@@ -22,11 +23,14 @@ use std::time::{Duration, Instant};
 
 /// How often a check of times is tried. What else the machine does may spoil one run, not three.
 const TRIES: u32 = 3;
-/// How long all checks together may take. The lab ends the short form after 30 s.
+/// How long all checks together may take; see [`Options::times`]. The lab ends the short form after 30 s.
 const LIMIT: Duration = Duration::from_secs(100);
 const LIMIT_SHORT: Duration = Duration::from_secs(15);
 /// Why a check was not made when that time is over.
 const OUT_OF_TIME: &str = "out of time";
+
+/// How many clients share a connection of HTTP/2.
+const STREAMS: u32 = 4;
 
 /// A row of [`CHECKS`].
 #[derive(Debug)]
@@ -77,8 +81,19 @@ pub struct Options {
     pub cores: Option<Cores>,
     /// Fewer and shorter runs.
     pub short: bool,
+    /// Over TLS.
+    pub tls: bool,
+    /// Over HTTP/2 instead of HTTP/1.1.
+    pub http2: bool,
     /// Names of the checks to make; empty for all.
     pub checks: Vec<String>,
+}
+
+impl Options {
+    /// How many times as long something may take: handshakes and frames take time, too.
+    fn times(&self) -> u32 {
+        if self.tls || self.http2 { 2 } else { 1 }
+    }
 }
 
 /// What a check is given.
@@ -92,8 +107,20 @@ struct Setup<'a> {
 
 impl Setup<'_> {
     fn responder(&self, options: responder::Options) -> Result<Responder, String> {
+        let Options { tls, http2, .. } = *self.options;
+        let options = responder::Options { tls, http2, ..options };
         Responder::start(options, self.options.cores.map(|cores| cores.responder))
             .map_err(|error| format!("cannot start the test server: {error}"))
+    }
+
+    /// Flags of `clients`: with HTTP/2, some of them share a connection.
+    fn clients(&self, clients: u32) -> String {
+        let streams = if self.options.http2 && clients >= STREAMS {
+            format!(" --streams {STREAMS}")
+        } else {
+            String::new()
+        };
+        format!("--clients {clients}{streams}")
     }
 
     /// Puts load on a responder, for this warm-up and window; what the generator reports and what the responder did.
@@ -148,7 +175,7 @@ pub fn remedy(check: &AccuracyCheck) -> &'static str {
 /// Makes the checks, one after the other; `done` is called with each at once.
 pub fn run(options: &Options, done: &mut dyn FnMut(&AccuracyCheck)) -> SelftestReport {
     let begun = Instant::now();
-    let deadline = begun + if options.short { LIMIT_SHORT } else { LIMIT };
+    let deadline = begun + options.times() * if options.short { LIMIT_SHORT } else { LIMIT };
     let is_asked =
         |row: &&CheckRow| options.checks.is_empty() || options.checks.iter().any(|name| name == row.name);
     let checks =
@@ -184,7 +211,14 @@ mod tests {
 
     #[test]
     fn a_check_that_is_not_reached_in_time_is_not_checked() {
-        let options = Options { load: "/nowhere".into(), cores: None, short: true, checks: Vec::new() };
+        let options = Options {
+            load: "/nowhere".into(),
+            cores: None,
+            short: true,
+            tls: false,
+            http2: false,
+            checks: Vec::new(),
+        };
         let check = tried(&CHECKS[0], &options, Instant::now());
         assert_eq!((check.outcome, &*check.measured), (CheckOutcome::NotChecked, "out of time"));
         assert!(remedy(&check).contains("the cause"));

@@ -123,7 +123,7 @@ fn poisson(setup: &Setup, check: &mut AccuracyCheck) -> Result<String, String> {
 }
 
 fn load(setup: &Setup, window: Duration, flags: &str) -> Result<(LoadReport, Record), String> {
-    setup.load(Options::default(), [WARMUP, window], &format!("{flags} --clients {CLIENTS}"))
+    setup.load(Options::default(), [WARMUP, window], &format!("{flags} {}", setup.clients(CLIENTS)))
 }
 
 fn after_warmup(record: &Record) -> &[u64] {

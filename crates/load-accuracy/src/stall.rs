@@ -37,7 +37,7 @@ pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     let mut check = passing(BOUND);
     let mut measured = Vec::new();
     for clients in all {
-        let flags = format!("--rate {RATE} --clients {clients} --timeout 10s --histogram");
+        let flags = format!("--rate {RATE} {} --timeout 10s --histogram", setup.clients(*clients));
         let options = Options { stall: Some([at, stall]), ..Options::default() };
         let (report, record) = setup.load(options, [Duration::ZERO, window], &flags)?;
         measured.push(compare(&report, &record, *clients, &mut check)?);

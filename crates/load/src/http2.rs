@@ -286,9 +286,11 @@ impl Http2 {
         if is_refused && !std::mem::replace(&mut exchange.is_repeated, true) {
             return self.send_over(index, client, shared);
         }
-        let was_made = exchange.socket.as_ref().is_some_and(|socket| socket.borrow().made.is_some());
+        let socket = exchange.socket.as_ref().map(|socket| socket.borrow());
+        let was_made = socket.as_ref().is_some_and(|socket| socket.made.is_some());
+        let failed = socket.and_then(|socket| socket.failed);
         let fault = match error.get_io() {
-            Some(error) => fault_of(error.kind(), was_made, &client.answer),
+            Some(error) => fault_of(failed.unwrap_or(error.kind()), was_made, &client.answer),
             None if error.is_remote() && error.is_reset() => Fault::StreamReset,
             None if error.is_remote() => Fault::GoAway,
             None => Fault::Malformed,
@@ -456,11 +458,20 @@ struct SocketState {
     arrived: u64,
     begun_at: Instant,
     made: Option<Duration>,
+    /// Why it failed: `h2` tells streams of a failed write as of an end in order.
+    failed: Option<ErrorKind>,
 }
 
 impl SocketState {
     fn new() -> SocketState {
-        SocketState { is_readable: false, is_closed: false, arrived: 0, begun_at: Instant::now(), made: None }
+        SocketState {
+            is_readable: false,
+            is_closed: false,
+            arrived: 0,
+            begun_at: Instant::now(),
+            made: None,
+            failed: None,
+        }
     }
 }
 
@@ -486,14 +497,21 @@ impl Socket {
                     self.unsent.drain(..sent);
                     return Poll::Pending;
                 }
-                Err(error) => return Poll::Ready(Err(error)),
+                Err(error) => return Poll::Ready(Err(self.fail(error))),
             }
         }
         self.unsent.clear();
         match self.stream.flush() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Poll::Pending,
-            flushed => Poll::Ready(flushed),
+            Err(error) => Poll::Ready(Err(self.fail(error))),
+            Ok(()) => Poll::Ready(Ok(())),
         }
+    }
+
+    /// Keeps the first failure.
+    fn fail(&self, error: io::Error) -> io::Error {
+        self.state.borrow_mut().failed.get_or_insert(error.kind());
+        error
     }
 }
 
@@ -524,7 +542,10 @@ impl AsyncRead for Socket {
                     state.is_readable = false;
                     return Poll::Pending;
                 }
-                Err(error) => return Poll::Ready(Err(error)),
+                Err(error) => {
+                    state.failed.get_or_insert(error.kind());
+                    return Poll::Ready(Err(error));
+                }
             }
         }
     }

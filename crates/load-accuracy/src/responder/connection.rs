@@ -2,15 +2,22 @@
 //!
 //! Shares no code with the codec of server and load generator, so that it cannot share their faults.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use super::answers::Then;
+use super::http2::{Http2, Shared, lock};
+use super::transport::Transport;
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A connection and the bytes received on it that are not a whole request yet.
+/// A connection and what was received on it that is not answered or not a whole request yet.
 pub(super) struct Connection {
-    pub(super) stream: TcpStream,
+    shared: Shared,
     /// Whether a request was ever received on it.
     pub(super) has_asked: bool,
     buffer: Vec<u8>,
+    http2: Option<Http2>,
+    /// Of HTTP/2, requests that were read.
+    requests: VecDeque<Request>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -22,36 +29,55 @@ pub(super) struct Request {
 }
 
 impl Connection {
-    /// `stream` becomes non-blocking.
-    pub(super) fn new(stream: TcpStream) -> io::Result<Connection> {
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        Ok(Connection { stream, has_asked: false, buffer: Vec::new() })
+    pub(super) fn new(transport: Transport, http2: bool) -> Connection {
+        let shared = Arc::new(Mutex::new((transport, false)));
+        let http2 = http2.then(|| Http2::new(&shared));
+        Connection { shared, has_asked: false, buffer: Vec::new(), http2, requests: VecDeque::new() }
     }
 
-    /// Reads what is there, once; false when the client has closed or reset the connection.
+    /// Its transport.
+    pub(super) fn transport(&self) -> MutexGuard<'_, (Transport, bool)> {
+        lock(&self.shared)
+    }
+
+    /// Reads what is there; false when the client has closed or reset the connection.
     pub(super) fn read(&mut self, scratch: &mut [u8]) -> bool {
-        match self.stream.read(scratch) {
-            Ok(0) => false,
-            Ok(bytes) => {
-                self.buffer.extend_from_slice(&scratch[..bytes]);
-                true
+        if let Some(http2) = &mut self.http2 {
+            return http2.read(&mut self.requests);
+        }
+        let transport = &mut lock(&self.shared).0;
+        loop {
+            match transport.read(scratch) {
+                Ok(0) => return false,
+                Ok(bytes) => self.buffer.extend_from_slice(&scratch[..bytes]),
+                Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
             }
-            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            // Of what TLS has left, no event will say that it is there.
+            if !transport.is_tls() {
+                return true;
+            }
         }
     }
 
     /// The next whole request.
     pub(super) fn request(&mut self) -> Option<Request> {
-        let (request, bytes) = parse(&self.buffer)?;
-        self.buffer.drain(..bytes);
+        let request = if self.http2.is_some() {
+            self.requests.pop_front()?
+        } else {
+            let (request, bytes) = parse(&self.buffer)?;
+            self.buffer.drain(..bytes);
+            request
+        };
         self.has_asked = true;
         Some(request)
     }
 
-    /// Sends `bytes`; false if the client did not take them. Answers are short enough for one write.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
-        bytes.is_empty() || matches!(self.stream.write(bytes), Ok(sent) if sent == bytes.len())
+    /// Sends an answer; false if the client did not take it.
+    pub(super) fn send(&mut self, bytes: &[u8], then: Then) -> bool {
+        match &mut self.http2 {
+            Some(http2) => http2.send(bytes, then),
+            None => self.transport().0.send(bytes),
+        }
     }
 }
 

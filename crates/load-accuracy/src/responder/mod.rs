@@ -1,11 +1,13 @@
-//! The test responder: a small HTTP/1.1 server on a thread that delays, freezes and fails on purpose and records what it
-//! really did.
+//! The test responder: a small server of HTTP/1.1 or HTTP/2, with or without TLS, on a thread that delays, freezes and fails on
+//! purpose and records what it really did.
 //!
 //! The load generator is tested against it, so it shares no code with the generator or the server: one thread, plain
-//! sockets, a parser of its own.
+//! sockets, a parser of its own. TLS and the frames of HTTP/2 are of the crates `rustls` and `h2`.
 
 mod answers;
 mod connection;
+mod http2;
+mod transport;
 
 pub(crate) use answers::schedule;
 pub use answers::{ANSWERS, AnswerKind};
@@ -17,13 +19,17 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fs::Timespec;
 use rustix::net::{Shutdown, listen, shutdown, sockopt};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use transport::Transport;
 
 /// How long before something is due it is waited for without sleeping: longer than any timer of the kernel is late.
 const SPIN: Duration = Duration::from_millis(2);
@@ -43,6 +49,10 @@ const END: u64 = u64::MAX - 1;
 /// What to do to the clients.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// Over TLS, with a certificate for `127.0.0.1` that it makes.
+    pub tls: bool,
+    /// HTTP/2 instead of HTTP/1.1: in TLS the client has to ask for it, without TLS all connections are such.
+    pub http2: bool,
     /// From having read a request to answering it.
     pub delay: Duration,
     /// When to freeze: how long after the first request, and for how long. Nothing is read and nothing answered then.
@@ -90,6 +100,8 @@ pub struct Record {
 pub struct Responder {
     /// Where it listens.
     pub address: SocketAddr,
+    /// With TLS, the certificate, which nobody else has signed.
+    pub certificate: Option<CertificateDer<'static>>,
     thread: JoinHandle<io::Result<Record>>,
     /// Closing it ends the thread.
     end: UnixStream,
@@ -99,14 +111,16 @@ impl Responder {
     /// Starts one on a free port; on `core`, or wherever the kernel puts it.
     pub fn start(options: Options, core: Option<usize>) -> io::Result<Responder> {
         let (end, until) = UnixStream::pair()?;
-        let state = State::new(options, &until)?;
+        let tls = if options.tls { Some(tls(options.http2).map_err(io::Error::other)?) } else { None };
+        let (config, certificate) = tls.unzip();
+        let state = State::new(options, config, &until)?;
         let address = state.listener.local_addr()?;
         let thread = thread::spawn(move || {
             let _until = until;
             core.map_or(Ok(()), pin)?;
             state.run()
         });
-        Ok(Responder { address, thread, end })
+        Ok(Responder { address, certificate, thread, end })
     }
 
     /// Ends it and returns what it did.
@@ -134,6 +148,7 @@ struct Pending {
 
 struct State {
     options: Options,
+    tls: Option<Arc<ServerConfig>>,
     epoll: OwnedFd,
     listener: TcpListener,
     listening: Listening,
@@ -149,7 +164,7 @@ struct State {
 }
 
 impl State {
-    fn new(options: Options, until: &UnixStream) -> io::Result<State> {
+    fn new(options: Options, tls: Option<Arc<ServerConfig>>, until: &UnixStream) -> io::Result<State> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let listener = bind()?;
         // Once more: the standard library asks for a backlog of 128.
@@ -162,6 +177,7 @@ impl State {
             listener,
             listening: options.refusal.map_or(Listening::ToTheEnd, Listening::Before),
             options,
+            tls,
             connections: HashMap::new(),
             next_id: 0,
             pending: VecDeque::new(),
@@ -254,11 +270,13 @@ impl State {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    let connection = Connection::new(stream)?;
+                    let session = self.tls.as_ref().map(|config| ServerConnection::new(Arc::clone(config)));
+                    let session = session.transpose().map_err(io::Error::other)?;
                     let id = self.next_id;
                     self.next_id += 1;
-                    epoll::add(&self.epoll, &connection.stream, EventData::new_u64(id), EventFlags::IN)?;
-                    self.connections.insert(id, connection);
+                    epoll::add(&self.epoll, &stream, EventData::new_u64(id), EventFlags::IN)?;
+                    let transport = Transport::new(stream, session)?;
+                    self.connections.insert(id, Connection::new(transport, self.options.http2));
                 }
                 // The client went away meanwhile.
                 Err(error)
@@ -306,14 +324,21 @@ impl State {
         let place = self.next_answer(read_at)?;
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         let AnswerKind { name, bytes, then, .. } = &ANSWERS[place];
-        let sent = connection.send(&bytes(&request.key));
+        let sent = connection.send(&bytes(&request.key), *then);
         push(&mut self.record.delays_ns, read_at.elapsed().as_nanos() as u64);
         *self.record.answers.entry(name).or_default() += 1;
-        if *then == Then::Reset {
-            sockopt::set_socket_linger(&connection.stream, Some(Duration::ZERO))?;
+        match then {
+            Then::Reset => {
+                sockopt::set_socket_linger(&connection.transport().0.socket, Some(Duration::ZERO))?;
+            }
+            // The client closes it, too. What it sends until then would make a reset of an end.
+            Then::Close | Then::GoAway if sent => {
+                let _ = connection.transport().0.socket.shutdown(std::net::Shutdown::Write);
+            }
+            _ => {}
         }
         // Dropping a connection closes it.
-        if !sent || matches!(then, Then::Close | Then::Reset) || *then == Then::Keep && request.closes {
+        if !sent || *then == Then::Reset || *then == Then::Keep && request.closes {
             self.connections.remove(&id);
         }
         Ok(())
@@ -354,6 +379,20 @@ fn push(recorded: &mut Vec<u64>, value: u64) {
     if recorded.len() < RECORDED_MAX {
         recorded.push(value);
     }
+}
+
+/// What TLS needs to be served, with a new certificate, and that.
+fn tls(
+    http2: bool,
+) -> Result<(Arc<ServerConfig>, CertificateDer<'static>), Box<dyn std::error::Error + Send + Sync>> {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+    let certificate = made.cert.der().clone();
+    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let mut config = config.with_no_client_auth().with_single_cert(vec![certificate.clone()], key)?;
+    config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+    Ok((Arc::new(config), certificate))
 }
 
 /// Binds a free port of the loopback address. The port is found first and then asked for by its number: only then does a

@@ -19,6 +19,14 @@ pub(crate) struct Args {
     #[arg(long)]
     short: bool,
 
+    /// Over TLS, with a certificate that is made for it
+    #[arg(long)]
+    tls: bool,
+
+    /// Over HTTP/2 instead of HTTP/1.1
+    #[arg(long)]
+    http2: bool,
+
     /// Only these checks, as in delay,faults
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = CHECKS.iter().map(|row| row.name).collect::<Vec<_>>())]
     checks: Vec<String>,
@@ -43,6 +51,8 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         load: args.load.unwrap_or(weir),
         cores: args.cores.or_else(Cores::usual),
         short: args.short,
+        tls: args.tls,
+        http2: args.http2,
         checks: args.checks,
     };
     let report = load_accuracy::run(&options, &mut |check| {

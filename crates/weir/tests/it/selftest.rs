@@ -206,10 +206,31 @@ fn the_load_generator_classifies_every_fault() {
     assert!(check.figures["refused_count"] > 0.0);
 }
 
-/// Whether checks of times pass depends on what else the machine does now; that they are made and reported does not.
+#[test]
+fn it_does_so_over_tls_and_over_http2() {
+    for flags in [&["--tls"][..], &["--http2"], &["--tls", "--http2"]] {
+        let all = [&["--checks", "faults"], flags].concat();
+        let check = checked(&all, |check| check.outcome != CheckOutcome::NotChecked);
+        assert_eq!(check.outcome, CheckOutcome::Pass, "{flags:?}: {}", check.measured);
+        assert!(check.figures["faults_count"] > 2000.0 && check.figures["refused_count"] > 0.0, "{flags:?}");
+        let resets = check.figures.get("stream_reset_count").copied();
+        assert_eq!(resets, flags.contains(&"--http2").then_some(216.0), "{flags:?}");
+    }
+}
+
 #[test]
 fn every_check_is_a_line_with_what_was_measured_and_its_bound() {
-    let output = weir().args(["selftest", "--short"]).output().unwrap();
+    every_check_is_a_line(&[]);
+}
+
+#[test]
+fn the_same_checks_are_made_over_http2_in_tls() {
+    every_check_is_a_line(&["--tls", "--http2"]);
+}
+
+/// Whether checks of times pass depends on what else the machine does now; that they are made and reported does not.
+fn every_check_is_a_line(flags: &[&str]) {
+    let output = weir().args(["selftest", "--short"]).args(flags).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let mut lines = text.lines();
     for row in CHECKS {
@@ -255,11 +276,12 @@ fn wrapper(directory: &tempfile::TempDir, words: &str, script: &str) -> PathBuf 
     path
 }
 
-/// The check called so, of such a generator.
+/// The check called so, of such a generator; `check` may have flags behind it.
 fn through(check: &str, figure: &str, words: &str, script: &str) -> AccuracyCheck {
     let directory = tempfile::tempdir().unwrap();
     let wrapper = wrapper(&directory, words, script);
-    checked(&["--checks", check, "--load", wrapper.to_str().unwrap()], |check| {
+    let words: Vec<&str> = check.split(' ').collect();
+    checked(&[&["--load", wrapper.to_str().unwrap(), "--checks"], &words[..]].concat(), |check| {
         check.figures.contains_key(figure)
     })
 }
@@ -347,6 +369,9 @@ fn a_generator_that_misnames_faults_is_caught() {
         misnames("two classes that changed places", swapped, 2.0),
     ];
     catches("faults", &lies);
+    let resets =
+        misnames("streams that were reset as connections", r#"s/"stream_reset":/"aborted":/"#, 216.0);
+    catches("faults --http2", &[resets]);
     let honest = through("faults", "misclassified_count", NO_WORDS, "");
     assert_ne!(honest.outcome, CheckOutcome::Fail, "{}", honest.measured);
 }
