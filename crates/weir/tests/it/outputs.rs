@@ -8,9 +8,11 @@ use super::support::weir;
 use kv::proto::{LoadEvent, LoadReport, SecondReport};
 use serde_json::{Map, Value};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread::JoinHandle;
 
 /// Short runs of one client at a server that has every value.
 const BRIEFLY: [&str; 4] = ["--clients=1", "--no-preload", "--keys=10", "--warmup=0s"];
@@ -419,4 +421,91 @@ fn violations(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<St
         }
     }
     wrong
+}
+
+/// A collector that answers one request so; gives its head and its body.
+fn collector(status: &'static str, answer: &'static str) -> (String, JoinHandle<(String, Value)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let received = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut lines = BufReader::new(&stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(lines.read_line(&mut head).unwrap() > 0, "{head}");
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+        let mut body = vec![0; length.parse().unwrap()];
+        lines.read_exact(&mut body).unwrap();
+        let length = answer.len();
+        write!(&stream, "HTTP/1.0 {status}\r\nContent-Length: {length}\r\n\r\n{answer}").unwrap();
+        (head, serde_json::from_slice(&body).unwrap())
+    });
+    (url, received)
+}
+
+/// The JSON of protocol buffers has 64-bit numbers as strings.
+fn number(value: &Value) -> u64 {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no string")).parse().unwrap()
+}
+
+#[test]
+fn a_collector_gets_the_figures_as_otlp_says() {
+    let server = Server::start(|_| Reply::Value);
+    let (url, received) = collector("200 OK", "{\"partialSuccess\":{}}");
+    let (_, report) = report(&server, &["--rate=200", "--window=1s", "--otlp", &url]);
+    let (head, body) = received.join().unwrap();
+    assert!(head.starts_with("POST /v1/metrics HTTP/1."), "{head}");
+    assert!(head.contains("Content-Type: application/json\r\n"), "{head}");
+    let of = &body["resourceMetrics"][0];
+    let service = &of["resource"]["attributes"][0];
+    assert_eq!(
+        (&service["key"], &service["value"]["stringValue"]),
+        (&"service.name".into(), &"weir-load".into())
+    );
+    let scope = &of["scopeMetrics"][0];
+    assert_eq!(scope["scope"]["name"], "weir");
+    let metrics = scope["metrics"].as_array().unwrap();
+    let metric =
+        |name: &str| metrics.iter().find(|of| of["name"] == name).unwrap_or_else(|| panic!("{name}: {body}"));
+    for of in metrics {
+        // One kind of data each, and points with times in their order.
+        let kinds = ["gauge", "sum", "histogram", "summary"].map(|kind| &of[kind]["dataPoints"]);
+        let mut points = kinds.iter().filter_map(|points| points.as_array());
+        let (points, None) = (points.next().unwrap(), points.next()) else { panic!("{of}") };
+        assert!(!points.is_empty() && of["unit"].is_string() && of["description"].is_string(), "{of}");
+        for point in points {
+            let lasted_ns = number(&point["timeUnixNano"]) - number(&point["startTimeUnixNano"]);
+            assert_eq!(lasted_ns / 1_000_000, (report.window_secs * 1e3) as u64, "{of}");
+            assert!(point["attributes"].is_array(), "{of}");
+        }
+    }
+    let gauge = |name: &str| metric(name)["gauge"]["dataPoints"][0].clone();
+    assert_eq!(gauge("weir_load_requests")["asDouble"].as_f64(), Some(report.attempts as f64));
+    let answers = gauge("weir_load_responses");
+    assert_eq!(answers["asDouble"].as_f64(), Some(report.statuses["200"] as f64));
+    assert_eq!(answers["attributes"][0]["key"], "status");
+    assert_eq!(answers["attributes"][0]["value"]["stringValue"], "200");
+    let latency = &metric("weir_load_latency_seconds")["summary"]["dataPoints"][0];
+    assert_eq!(number(&latency["count"]), report.latency.count);
+    let median = latency["quantileValues"].as_array().unwrap().iter().find(|of| of["quantile"] == 0.5);
+    assert_eq!(median.unwrap()["value"].as_f64(), Some(report.latency.us_p50 / 1e6));
+}
+
+#[test]
+fn a_collector_that_takes_nothing_is_said_after_the_report() {
+    let server = Server::start(|_| Reply::Value);
+    let partly = "{\"partialSuccess\":{\"rejectedDataPoints\":\"3\",\"errorMessage\":\"too old\"}}";
+    for (status, answer, why) in [
+        ("400 Bad Request", "no metrics", "it answered 400: no metrics"),
+        ("200 OK", partly, "it rejected 3 of them: too old"),
+    ] {
+        let (url, received) = collector(status, answer);
+        let output = load(&server, &BRIEFLY).args(["--window=200ms", "--otlp", &url]).output().unwrap();
+        received.join().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(&format!("cannot send metrics to {url}: {why}; hint: ")), "{stderr}");
+        assert!(String::from_utf8(output.stdout).unwrap().contains("goodput"), "the report is there");
+    }
 }

@@ -165,3 +165,29 @@ fn a_real_prometheus_sees_the_server_and_alerts_when_its_store_is_away() {
     drop(postgres);
     until("an alert", || prometheus.fires("WeirStoreDown"));
 }
+
+#[test]
+fn a_real_prometheus_scrapes_a_load_while_it_runs() {
+    let server = Server::start("memory:", &[]);
+    let page = free_address();
+    let listen = format!("--prometheus-listen={page}");
+    let _load = Load::start(&server, &["--clients=2", "--keys=100", "--rate=200", &listen]);
+    until("a page", || get(page, "/metrics").is_ok_and(|(status, _)| status == 200));
+    assert_eq!(get(page, "/").unwrap().0, 404);
+    let prometheus = Prometheus::start(page, "groups: []");
+    for (query, least) in [
+        ("weir_load_requests", 100.0),
+        ("rate(weir_load_requests[4s])", 50.0),
+        ("weir_load_successes", 100.0),
+        ("weir_load_goodput_requests_per_second", 50.0),
+        ("weir_load_offered_requests_per_second", 200.0),
+        ("weir_load_responses{status=\"200\"}", 100.0),
+        ("weir_load_window_seconds", 1.0),
+        ("weir_load_latency_seconds_count", 100.0),
+        ("weir_load_latency_seconds{quantile=\"0.99\"}", 1e-6),
+    ] {
+        until(query, || prometheus.query(query).iter().any(|value| *value >= least));
+    }
+    assert_eq!(prometheus.query("weir_load_error_ratio"), [0.0]);
+    promtool(&["check", "metrics"], &get(page, "/metrics").unwrap().1).unwrap();
+}

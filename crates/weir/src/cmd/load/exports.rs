@@ -1,4 +1,4 @@
-//! The report in the formats of other tools: JUnit for CI, the summary of k6, text for Prometheus.
+//! The report in the formats of other tools: JUnit for CI, and the summary of k6.
 
 use kv::proto::{Latency, LoadReport};
 use load::{Conditions, Plan};
@@ -73,55 +73,4 @@ pub(super) fn k6_summary(report: &LoadReport) -> Value {
         metrics["http_req_connecting"] = trend(connect);
     }
     json!({ "metrics": metrics, "root_group": { "name": "", "path": "", "groups": {}, "checks": {} } })
-}
-
-/// Metrics in the text format of Prometheus: for the directory of its node exporter, or a push gateway.
-pub(super) fn prometheus(report: &LoadReport) -> String {
-    let mut text = String::new();
-    let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, f64)]| {
-        let _ = writeln!(text, "# HELP weir_load_{name} {help}\n# TYPE weir_load_{name} {kind}");
-        for (labels, value) in samples {
-            let _ = writeln!(text, "weir_load_{name}{labels} {value}");
-        }
-    };
-    let one = |value: f64| [(String::new(), value)];
-    let label = |name: &str, value: &str| {
-        format!("{{{name}=\"{}\"}}", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
-    };
-    family("requests", "gauge", "Requests completed in the window.", &one(report.attempts as f64));
-    family("successes", "gauge", "Requests that succeeded.", &one(report.successes as f64));
-    family("goodput_requests_per_second", "gauge", "Successes per second.", &one(report.goodput_rps));
-    family("error_ratio", "gauge", "Failed requests over all, 0 to 1.", &one(report.error_ratio));
-    family("window_seconds", "gauge", "How long was measured.", &one(report.window_secs));
-    if let Some(schedule) = &report.schedule {
-        let help = "Requests per second that were to be sent.";
-        family("offered_requests_per_second", "gauge", help, &one(schedule.offered_rps));
-    }
-    let counts = |counts: &std::collections::BTreeMap<String, u64>, name: &str| -> Vec<(String, f64)> {
-        counts.iter().map(|(key, count)| (label(name, key), *count as f64)).collect()
-    };
-    family("responses", "gauge", "Complete answers by status.", &counts(&report.statuses, "status"));
-    family("failures", "gauge", "Failed requests by class.", &counts(&report.errors, "class"));
-    let LoadReport { latency, .. } = report;
-    let quantiles = [
-        ("0.5", latency.us_p50),
-        ("0.9", latency.us_p90),
-        ("0.95", latency.us_p95),
-        ("0.99", latency.us_p99),
-        ("0.999", latency.us_p999),
-        ("1", latency.us_max),
-    ];
-    let quantiles = quantiles.map(|(quantile, us)| (label("quantile", quantile), us / 1e6));
-    let _ = writeln!(text, "# HELP weir_load_latency_seconds Latency of all attempts.");
-    let _ = writeln!(text, "# TYPE weir_load_latency_seconds summary");
-    for (labels, value) in quantiles {
-        let _ = writeln!(text, "weir_load_latency_seconds{labels} {value}");
-    }
-    let sum = latency.us_mean * latency.count as f64 / 1e6;
-    let _ = writeln!(
-        text,
-        "weir_load_latency_seconds_sum {sum}\nweir_load_latency_seconds_count {}",
-        latency.count
-    );
-    text
 }

@@ -1,13 +1,14 @@
 //! `weir load`: flags in, a table, a JSON document or a line per event out.
 //!
 //! The flags become a plan here; `live` shows how it goes, `text` is the report for people, `files` writes percentile
-//! distributions and seconds.
+//! distributions and seconds, `metrics` serves and sends figures.
 
 mod exports;
 mod files;
 #[cfg(feature = "lab")]
 mod find;
 mod live;
+mod metrics;
 mod text;
 
 use super::{complain, counted, say, say_json};
@@ -20,6 +21,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::fmt::Write;
 use std::io::{self, BufRead};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -49,12 +51,12 @@ pub(crate) struct Args {
 
     /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'
     #[cfg(feature = "lab")]
-    #[arg(long, value_name = "CONDITIONS", conflicts_with_all = ["rate", "stages", "think", "workers", "fail_if", "events", "hdr", "seconds"], help_heading = "Result")]
+    #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "workers", "fail_if", "events", "hdr", "seconds", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_rate: Option<Conditions>,
 
     /// Find the highest throughput and the knee over numbers of clients
     #[cfg(feature = "lab")]
-    #[arg(long, conflicts_with_all = ["find_rate", "rate", "stages", "workers", "fail_if", "events", "hdr", "seconds"], help_heading = "Result")]
+    #[arg(long, conflicts_with_all = ["find_rate", "rate", "stages", "workers", "fail_if", "events", "hdr", "seconds", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_capacity: bool,
 
     /// How long such a search may take
@@ -89,6 +91,14 @@ pub(crate) struct Args {
     /// Write metrics in the text format of Prometheus
     #[arg(long, value_name = "FILE.prom", help_heading = "Output")]
     prometheus: Option<String>,
+
+    /// Serve the same metrics at http://ADDRESS:PORT/metrics while it runs
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Output")]
+    prometheus_listen: Option<SocketAddr>,
+
+    /// Send the same metrics at the end, as JSON of OTLP, to a collector such as http://127.0.0.1:4318
+    #[arg(long, value_name = "URL", help_heading = "Output")]
+    otlp: Option<metrics::Collector>,
 
     /// Time between two updates while it runs; 0s shows nothing [default: 1s on a terminal, else 10s]
     #[arg(long, value_name = "TIME", value_parser = load::span, conflicts_with = "events", help_heading = "Output")]
@@ -200,9 +210,14 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     }
     // With --events nothing else is written to the terminal.
     let interval = if args.quiet || args.events { Some(Duration::ZERO) } else { args.interval };
+    let page = args.prometheus_listen.map(|address| metrics::Page::serve(address, &plan));
+    let mut page = page.transpose()?;
     let mut live = Live::start(&plan, interval);
     let mut observer = |event| {
         live.hear(&event);
+        if let Some(page) = &mut page {
+            page.hear(&event);
+        }
         if !matches!(event, LoadEvent::Preloading { .. }) {
             ends_at_once.store(false, Ordering::SeqCst);
         }
@@ -227,9 +242,10 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     let exports = [
         args.junit.as_ref().map(|path| (path, exports::junit(&plan, args.fail_if.as_ref(), &report))),
         args.k6_summary.as_ref().map(|path| (path, format!("{}\n", exports::k6_summary(&report)))),
-        args.prometheus.as_ref().map(|path| (path, exports::prometheus(&report))),
+        args.prometheus.as_ref().map(|path| (path, metrics::prometheus(&report))),
     ];
     failures.extend(exports.into_iter().flatten().filter_map(|(path, text)| files::write_text(path, &text)));
+    failures.extend(args.otlp.as_ref().and_then(|collector| collector.send(&plan, &report)));
     if !wants_histograms {
         report.histograms.clear();
     }
