@@ -155,6 +155,12 @@ pub fn generator_limit(report: &LoadReport) -> Option<String> {
 
 /// The servers of the plan. Of the addresses of each, the first one at which someone accepts a connection.
 fn reach(plan: &Plan) -> Result<Arc<[Endpoint]>, Error> {
+    if !plan.urls.iter().any(|target| target.tls_host().is_some())
+        && let Some(flag) = plan.tls.first_flag()
+    {
+        return Err(Error::input(format_args!("{flag} is only for https, and {} is not", plan.urls[0]))
+            .hint(format_args!("write https://…, or leave {flag} out")));
+    }
     let mut config = None;
     let mut endpoints = Vec::new();
     for target in &plan.urls {

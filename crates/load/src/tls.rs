@@ -36,6 +36,16 @@ pub struct Tls {
 }
 
 impl Tls {
+    /// A flag that is given, if there is one.
+    pub(super) fn first_flag(&self) -> Option<&'static str> {
+        let given = [
+            ("--cacert", self.cacert.is_some()),
+            ("--insecure", self.insecure),
+            ("--cert", self.cert.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+    }
+
     /// What a client does in a handshake.
     pub(super) fn config(&self, http2: bool) -> Result<Arc<ClientConfig>, Error> {
         let check = if self.insecure { Check::Nothing } else { Check::ChainAndName };
