@@ -117,12 +117,11 @@ fn help(found: &WorkloadFindings) -> Option<String> {
     ))
 }
 
-/// The same in a few words: `twice as fast: 466 req/s`.
+/// The same in a few words, behind the name of the limit: `if it took half the time: about 466 req/s (predicted)`.
 pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
-    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", then {then}"));
-    let what = if of.clients.is_some() { "half of the delay" } else { "twice as fast" };
-    Some(format!("{what}: {} req/s{then}", short(of.rps)))
+    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", then {then} is the limit"));
+    Some(format!("if it took half the time: about {} req/s (predicted){then}", short(of.rps)))
 }
 
 /// `30.5 of 32 clients`.
@@ -145,7 +144,7 @@ fn blocked(of: &Blocked) -> String {
         said += " The system calls of its threads could not be read: that takes its user, or CAP_SYS_PTRACE.";
     }
     if let Some(does) = of.served {
-        said += &format!(" Those that are served {does}.");
+        said += &format!(" The requests being served are {does}.");
     }
     said
 }

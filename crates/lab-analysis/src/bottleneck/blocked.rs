@@ -126,10 +126,10 @@ impl Sweep<'_> {
     /// What those do that are served while others wait: `None` where it is not seen.
     fn served(&self) -> Option<(&'static str, Limit, f64)> {
         const HOLDERS: &[(&str, &str, Limit)] = &[
-            ("disk", "wait for a disk", Limit::Disk),
-            ("downstream", "wait for another service", Limit::Downstream),
-            ("sleep", "sleep", Limit::Timer),
-            ("running", "compute", Limit::OneThread),
+            ("disk", "waiting for a disk", Limit::Disk),
+            ("downstream", "waiting for another service", Limit::Downstream),
+            ("sleep", "sleeping, not computing", Limit::Timer),
+            ("running", "computing", Limit::OneThread),
         ];
         let may = |of: &&(&str, &str, Limit)| of.0 != "running" || self.computes();
         let most =
