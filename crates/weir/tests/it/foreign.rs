@@ -11,6 +11,10 @@ const SERVICES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/services")
 
 /// What the lab says of a service that `command` starts: its answers, and its report.
 pub(super) fn said(command: &str, levels: &str) -> (String, String) {
+    said_with(command, levels, &[])
+}
+
+fn said_with(command: &str, levels: &str, flags: &[&str]) -> (String, String) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
     let length = ["--levels", levels, "--repetitions", "1", "--warmup", "200ms", "--window", "1s"];
@@ -18,6 +22,7 @@ pub(super) fn said(command: &str, levels: &str) -> (String, String) {
         .args(["lab", "--command", command, "--url", "/", "--no-selftest", "--no-headroom", "--out"])
         .arg(&out)
         .args(length)
+        .args(flags)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -130,5 +135,20 @@ fn the_report_says_what_was_seen_and_how_many_are_served_at_once() {
     let (_, report) =
         said(&format!("{} {SERVICES}/limits.py lock {{port}}", python("python3").display()), "1,8");
     let seen = "At 8 clients threads wait for another thread: ";
-    assert!(report.contains(seen) && report.contains("Those that are served sleep."), "{report}");
+    assert!(
+        report.contains(seen) && report.contains("The requests being served are sleeping, not computing."),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_quota_is_named_and_the_report_says_what_twice_as_much_brought() {
+    let command = format!("{} {SERVICES}/limits.py cpu {{port}}", python("python3").display());
+    let (answers, report) = said_with(&command, "1,4", &["--quota", "0.2"]);
+    let limit = answers.lines().find(|line| line.trim_start().starts_with("limit ")).expect(&answers);
+    assert!(limit.contains("server CPU (quota), "), "{limit}");
+    // Of a service that computes all of the time it is 100 %; other work on the machine takes some of it.
+    let tried = report.split("Tried: twice the processor time brought ").nth(1).expect(&report);
+    let gain: f64 = tried.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{tried}"));
+    assert!(gain > 20.0, "{tried}");
 }
