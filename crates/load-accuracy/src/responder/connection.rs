@@ -4,6 +4,7 @@
 
 use super::answers::Then;
 use super::http2::{Http2, Shared, lock};
+use super::request::Request;
 use super::transport::Transport;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -18,14 +19,6 @@ pub(super) struct Connection {
     http2: Option<Http2>,
     /// Of HTTP/2, requests that were read.
     requests: VecDeque<Request>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Request {
-    /// The last part of the path.
-    pub(super) key: String,
-    /// Whether the client wants the connection closed after the answer.
-    pub(super) closes: bool,
 }
 
 impl Connection {

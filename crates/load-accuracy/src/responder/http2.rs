@@ -2,7 +2,7 @@
 //! uses, too; what is sent and when a connection ends is decided here.
 
 use super::answers::Then;
-use super::connection::Request;
+use super::request::Request;
 use super::transport::Transport;
 use bytes::Bytes;
 use h2::server::{Connection, Handshake, SendResponse, handshake};

@@ -7,6 +7,7 @@
 mod answers;
 mod connection;
 mod http2;
+mod request;
 mod transport;
 
 pub(crate) use answers::schedule;
@@ -14,7 +15,8 @@ pub use answers::{ANSWERS, AnswerKind};
 
 use crate::cores::pin;
 use answers::{ABSENT, GOOD, RESET, Then};
-use connection::{Connection, Request};
+use connection::Connection;
+use request::Request;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fs::Timespec;
