@@ -42,7 +42,7 @@ truth: ## measure targets whose limit is imposed, and score the lab's verdicts o
 test: lint ## all tests, with a real PostgreSQL, a real MariaDB, a real Cassandra, proxies, and the peers of experiments/peers.toml
 	@scripts/setup.sh cc openssl postgresql mariadb nginx haproxy redis webdis etcd patroni chromium prometheus systemd python varnish curl node go debian-trees cassandra
 	@ledger=$$(mktemp) && trap 'rm -f "$$ledger"' EXIT && \
-	WEIR_TEST_LEDGER=$$ledger RUST_TEST_THREADS=$$((2 * $$(nproc) + 1)) cargo test --workspace --features weir/cassandra --locked && \
+	WEIR_TEST_LEDGER=$$ledger RUST_TEST_THREADS=$$((2 * $$(nproc) + 1)) cargo test --workspace --features weir/cassandra --locked --no-fail-fast && \
 	sort -u "$$ledger" | awk '{ ran[$$1]++; if (!known[$$1, $$2]++) versions[$$1] = versions[$$1] " " $$2 } END { \
 		if (!ran["PostgreSQL"]) { print "error: no test ran against PostgreSQL" > "/dev/stderr"; exit 1 } \
 		if (!ran["MariaDB"]) { print "error: no test ran against MariaDB" > "/dev/stderr"; exit 1 } \

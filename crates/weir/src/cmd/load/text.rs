@@ -369,7 +369,7 @@ mod tests {
         let text = table(&plan(constant("1000")), &open(1000));
         for line in [
             "pacing      constant 1000/s",
-            "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; send lag mean MEAN (0.80 % of the mean latency), p50 1.60 µs, p99 6.40 µs, max 25.6 µs",
+            "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; send lag mean 1.60 µs (0.80 % of the mean latency), p50 1.60 µs, p99 6.40 µs, max 25.6 µs",
             "in flight   0.10 on average, 2 at the end",
             "from intended start         count     absent       mean        p50        p95        p99      p99.9        max",
             "get successes               10000          0     200 µs     200 µs     600 µs     800 µs    1.60 ms    3.20 ms",
@@ -400,7 +400,7 @@ mod tests {
         let warning = text.split("\n\n").last().unwrap();
         assert!(warning.starts_with("warning: 5.00k req/s were offered and 1.00k succeeded."), "{text}");
         assert!(warning.contains("800 ms ago") && warning.contains("8.80 s ago"), "{text}");
-        assert!(warning.contains("length of a queue") && warning.contains("--rate"), "{text}");
+        assert!(warning.contains("in a queue that grows") && warning.contains("--rate"), "{text}");
         // A generator that could not do more is not advised to offer less.
         let limited = table(&plan(constant("5000")), &LoadReport { cpu_secs: 9.5, ..report });
         assert!(
