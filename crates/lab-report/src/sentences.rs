@@ -117,11 +117,11 @@ fn help(found: &WorkloadFindings) -> Option<String> {
     ))
 }
 
-/// The same in a few words, behind the name of the limit: `if it took half the time: about 466 req/s (predicted)`.
+/// The same in a few words, which have room behind the name of the limit: `predicted if halved: 466 req/s`.
 pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
-    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", then {then} is the limit"));
-    Some(format!("if it took half the time: about {} req/s (predicted){then}", short(of.rps)))
+    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", then {then}"));
+    Some(format!("predicted if halved: {} req/s{then}", short(of.rps)))
 }
 
 /// `30.5 of 32 clients`.
