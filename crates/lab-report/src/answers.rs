@@ -114,7 +114,7 @@ fn limit(found: &WorkloadFindings) -> Answer {
             answer("limit", format!("{named}, {busy} (suspected)"), [next])
         }
         Grade::Delay if is_outside => {
-            let more = Some("more clients increase throughput".to_owned());
+            let more = Some("more clients help".to_owned());
             answer("limit", format!("a delay: {named}, {busy}"), [more, next])
         }
         Grade::Delay => said("a delay", "no resource is saturated; more clients increase throughput"),

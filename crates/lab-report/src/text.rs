@@ -52,7 +52,8 @@ pub(super) fn headline(warning: Option<String>, answers: &[Card]) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// A line for each of the first answers of each workload. Details without room on it are left out.
+/// A line for each of the first answers of each workload. Details without room on it are left out; of failed checks their number
+/// is told.
 fn cards(cards: &[Card]) -> String {
     const NAME_MAX: usize = 24;
     const ANSWERS_MAX: usize = 4;
@@ -65,9 +66,12 @@ fn cards(cards: &[Card]) -> String {
         for answer in card.answers.iter().take(ANSWERS_MAX) {
             let mut line = format!("{name:width$}{GAP}{:LABEL_WIDTH$}{GAP}{}", answer.label, answer.said);
             for (at, detail) in answer.details.iter().enumerate() {
-                let more = format!("; and {} more", answer.details.len() - at);
-                let is_last = at + 1 == answer.details.len();
-                let room = ANSWER_WIDTH - if is_last { 0 } else { more.len() };
+                let left = answer.details.len() - at;
+                let more = match answer.label {
+                    "confidence" => format!("; and {left} more"),
+                    _ => String::new(),
+                };
+                let room = ANSWER_WIDTH - if left > 1 { more.len() } else { 0 };
                 if line.chars().count() + 2 + detail.chars().count() > room {
                     line += &more;
                     break;
