@@ -106,6 +106,7 @@ fn some_services_that_no_rule_was_written_for_are_named() {
 
 /// Those of the second set that were named at the first run: the record has the others.
 #[test]
+#[ignore = "processors are others' too: run by make test-long"]
 fn some_services_of_a_second_set_are_named() {
     for row in LATER {
         let (line, is_right) = named(row, "1,16");

@@ -207,7 +207,9 @@ fn a_server_without_http2_is_told_apart() {
         [(Server::start("memory:", &[]), "http"), (Server::start("memory:", &flags), "https")]
     {
         let url = format!("{scheme}://{}", server.address);
-        let (output, _, stderr) = weir_load(&[&url, "--http2", "--insecure"]);
+        let trusted = ["--insecure"];
+        let flags = if scheme == "https" { &trusted[..] } else { &[] };
+        let (output, _, stderr) = weir_load(&[&[&*url, "--http2"], flags].concat());
         assert_eq!(output.status.code(), Some(1));
         assert!(
             stderr.contains("the server does not speak HTTP/2; ") && stderr.contains("leave --http2 out"),
