@@ -8,22 +8,20 @@ use crate::{Error, Kind};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// What is written anew in one batch.
-pub(super) const MOVE_BYTES: usize = 1 << 20;
+/// What is written anew in one batch, unless one row is larger.
+pub(super) const MOVE_BYTES: usize = 1 << 19;
 
 impl Log {
     /// Whether the oldest segment should go: there is more waste than data, or waste is all there is to be had.
     pub(super) fn is_wasteful(&self) -> bool {
-        let (room, has_reserve) = {
+        let (room, is_full) = {
             let writer = self.writer.lock();
-            (writer.room, writer.has_reserve)
+            (writer.room, writer.is_full || writer.reserve == 0)
         };
         let index = self.index.read();
         let waste = index.bytes - index.live;
         let many = 2 * SEGMENTS + index.bytes / room.max(1);
-        waste > index.live.max(2 * room)
-            || index.segments.len() as u64 > many
-            || !has_reserve && waste > room / 4
+        waste > index.live.max(2 * room) || index.segments.len() as u64 > many || is_full && waste > room / 4
     }
 
     /// Writes the rows of the oldest segment anew and removes it. `false`: `is_stopped` said so, or it is the only one.
@@ -49,26 +47,32 @@ impl Log {
         file.read_exact_at(&mut bytes, 0).map_err(|error| not_written(&error))?;
         let mut at = PREAMBLE_BYTES;
         let mut moving: Vec<Place> = Vec::new();
+        let mut moving_bytes = 0;
         while at < bytes.len() {
             let Batch { range, entries, .. } =
                 segment::batch(&bytes, at, self.store).ok_or_else(|| damaged(at))?;
             at = range.end;
             for range in entries {
                 let Some(entry) = segment::entry(&bytes[range.clone()]) else { continue };
-                let (offset, bytes) = (range.start as u32, range.len() as u32);
-                let place = Place { segment: number, offset, bytes };
-                if self.index.read().holds(&entry, &place) {
-                    moving.push(place);
+                let place = Place { segment: number, offset: range.start as u32, bytes: range.len() as u32 };
+                if !self.index.read().holds(&entry, &place) {
+                    continue;
                 }
-            }
-            let moving_bytes: usize = moving.iter().map(|place| place.bytes as usize).sum();
-            if moving_bytes >= MOVE_BYTES || at == bytes.len() {
-                if is_stopped() {
-                    return Ok(false);
+                if moving_bytes + range.len() > MOVE_BYTES {
+                    if is_stopped() {
+                        return Ok(false);
+                    }
+                    self.rewrite(&bytes, std::mem::take(&mut moving))?;
+                    moving_bytes = 0;
                 }
-                self.rewrite(&bytes, std::mem::take(&mut moving))?;
+                moving_bytes += range.len();
+                moving.push(place);
             }
         }
+        if is_stopped() {
+            return Ok(false);
+        }
+        self.rewrite(&bytes, moving)?;
         let mut writer = self.writer.lock();
         if !self.index.read().segments.contains_key(&number) {
             // All was cleared meanwhile.
@@ -83,7 +87,7 @@ impl Log {
         }
         self.index.write().remove_segment(number);
         files::remove(&self.path(number));
-        self.reserve(&mut writer);
+        self.reserve(&mut writer, 0);
         Ok(true)
     }
 

@@ -51,14 +51,17 @@ pub(super) struct Writer {
     is_spoiled: bool,
     /// Nor to any other: what is on disk is known only after opening it again.
     is_lost: bool,
-    pub has_reserve: bool,
+    /// Bytes of the reserve. 0: it is gone, or shorter than it has to be.
+    pub reserve: u64,
+    /// There was no space for more data.
+    pub is_full: bool,
 }
 
 impl Writer {
     /// Behind what counts of a segment and its last batch. Nothing more is appended to that segment.
     pub(super) fn behind(file: Arc<File>, segment: u32, offset: u64, batch: u64, meta: Meta) -> Writer {
-        let (room, has_reserve) = (0, false);
-        Writer { file, segment, offset, room, batch, meta, is_spoiled: true, is_lost: false, has_reserve }
+        let (room, reserve, is_spoiled, is_lost, is_full) = (0, 0, true, false, false);
+        Writer { file, segment, offset, room, batch, meta, is_spoiled, is_lost, reserve, is_full }
     }
 }
 
@@ -312,13 +315,15 @@ impl Log {
         if writer.is_lost {
             return Err(Error::new(Kind::Unavailable, "the embedded store has to be opened anew"));
         }
-        if purpose == Purpose::Store && !writer.has_reserve {
-            self.reserve(writer);
-            if !writer.has_reserve {
+        let bytes = segment::batch_bytes(entries) as u64;
+        // What does not fit into the reserve could not be moved on a full disk.
+        if purpose == Purpose::Store && writer.reserve < META_BYTES + bytes {
+            self.reserve(writer, META_BYTES + bytes);
+            if writer.reserve == 0 {
+                writer.is_full = true;
                 return Err(self.full());
             }
         }
-        let bytes = segment::batch_bytes(entries) as u64;
         let mut failed = None;
         // Once more: what failed is written anew elsewhere.
         for _ in 0..2 {
@@ -365,8 +370,8 @@ impl Log {
         carried: &[Entry],
     ) -> Result<Vec<Place>, Error> {
         let carried_bytes = segment::batch_bytes(carried) as u64;
-        let room = self.segment_bytes(META_BYTES + carried_bytes + least);
-        let file = Arc::new(self.next_file(room, purpose)?);
+        let (file, room) = self.next_file(writer, META_BYTES + carried_bytes + least, purpose)?;
+        let file = Arc::new(file);
         let meta = Meta { previous_end: writer.offset, ..writer.meta.clone() };
         let mut next = Writer {
             file,
@@ -377,7 +382,8 @@ impl Log {
             meta,
             is_spoiled: false,
             is_lost: false,
-            has_reserve: false,
+            reserve: 0,
+            is_full: writer.is_full && purpose == Purpose::Free,
         };
         let mut bytes = segment::preamble(self.store).to_vec();
         let meta = next.meta.encode();
@@ -409,30 +415,45 @@ impl Log {
         index.segments.insert(writer.segment, segment);
         index.grow(writer.segment, writer.offset);
         drop(index);
-        self.reserve(writer);
+        self.reserve(writer, 0);
         Ok(places)
     }
 
-    /// A file for the next segment, allocated; out of the reserve where nothing else is left and `purpose` may have it.
-    fn next_file(&self, room: u64, purpose: Purpose) -> Result<File, Error> {
-        let next = self.directory.join(NEXT);
-        let file = match files::allocate(&next, room) {
+    /// A file for the next segment, of at least `least` allocated bytes, and how many they are. Where nothing else is left and
+    /// `purpose` may have it, it is the reserve.
+    fn next_file(&self, writer: &mut Writer, least: u64, purpose: Purpose) -> Result<(File, u64), Error> {
+        let (next, reserve) = (self.directory.join(NEXT), self.directory.join(RESERVE));
+        let mut file = files::allocate(&next, self.segment_bytes(least));
+        if file.is_err() && purpose == Purpose::Free {
+            // Nothing more is written to the last segment. If it keeps what it does not use, there is only less space.
+            let _ = writer.file.set_len(writer.offset);
+            writer.room = writer.offset;
+            let had = writer.reserve;
+            let is_reserve = fs::rename(&reserve, &next).is_ok();
+            writer.reserve = if is_reserve { 0 } else { had };
             // If the reserve is too short, the rest is allocated.
-            Err(_) if purpose == Purpose::Free && fs::rename(self.directory.join(RESERVE), &next).is_ok() => {
-                files::allocate(&next, room)
+            file = files::allocate(&next, least);
+            if file.is_err() && is_reserve && fs::rename(&next, &reserve).is_ok() {
+                writer.reserve = had;
             }
-            file => file,
-        };
+        }
+        let file = file.and_then(|file| file.metadata().map(|of_file| (file, of_file.len())));
         file.map_err(|error| match files::is_full(&error) {
-            true => self.full(),
+            true => {
+                writer.is_full = true;
+                self.full()
+            }
             false => Error::new(Kind::Refused, not_written(&error).to_string()),
         })
     }
 
-    /// Makes the reserve, if there is none.
-    pub(super) fn reserve(&self, writer: &mut Writer) {
-        let reserve = self.directory.join(RESERVE);
-        writer.has_reserve = files::allocate(&reserve, self.segment_bytes(0)).is_ok();
+    /// Makes the reserve, or makes it longer: as long as any segment, whose rows have to fit into it, and no shorter than `least`.
+    pub(super) fn reserve(&self, writer: &mut Writer, least: u64) {
+        let longest = self.index.read().segments.values().map(|segment| segment.bytes).max().unwrap_or(0);
+        // What is moved may be in more batches than before.
+        let bytes = self.segment_bytes(least.max(longest + longest / 4096 + META_BYTES));
+        let allocated = files::allocate(&self.directory.join(RESERVE), bytes);
+        writer.reserve = if allocated.is_ok() { bytes } else { 0 };
     }
 
     /// How long the next segment is, which is to hold `least` bytes.

@@ -138,12 +138,17 @@ impl Embedded {
 
 /// Gives back space whenever it is woken up and there is too much waste, until `is_stopped`.
 fn clean(log: &Log, is_stopped: &dyn Fn() -> bool) {
+    // Every change wakes it up: it says so once.
+    let mut failure = None;
     while !is_stopped() {
         match log.is_wasteful().then(|| log.clean(is_stopped)) {
-            Some(Ok(true)) => continue,
+            Some(Ok(true)) => failure = None,
             Some(Ok(false)) | None => thread::park(),
             Some(Err(error)) => {
-                ::log::warn!("the space of old rows cannot be given back: {error}");
+                if failure.as_ref() != Some(&error) {
+                    ::log::warn!("the space of old rows cannot be given back: {error}");
+                    failure = Some(error);
+                }
                 thread::park_timeout(PAUSE);
             }
         }
