@@ -1,7 +1,7 @@
 //! Removing every row, on a session and a thread of its own.
 
 use super::worker::given_up;
-use super::{Reply, Shared, Status, confirmed, start_thread};
+use super::{Reply, Shared, confirmed, start_thread};
 use crate::{Error, Kind, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,7 +30,9 @@ async fn clear_now(shared: &Arc<Shared>) -> Result<(), Error> {
     shared.sessions.fetch_add(1, Relaxed);
     let cleared = async {
         let mut session = confirmed::connect(shared, epoch).await?;
-        let _no_conditions = shared.conditions.write().await;
+        let _alone = shared.writing.write().await;
+        // What was waited for may have been given up, and happen yet.
+        shared.status.borrow().epoch()?;
         let done = session.clear().await;
         if done.is_ok() {
             events_cleared(session.as_mut(), shared).await;
@@ -38,10 +40,8 @@ async fn clear_now(shared: &Arc<Shared>) -> Result<(), Error> {
         if let Err(error) = &done
             && error.kind() == Kind::Unknown
         {
-            // It may happen yet: nothing may be served until a new lease has outlasted it. Told before the answer, like a
-            // worker does. The owner thread may have gone first, at the very end.
-            let _ = shared.lost.send((epoch, error.to_string()));
-            let _ = shared.status.subscribe().wait_for(|status| *status != Status::Up(epoch)).await;
+            // It may happen yet: nothing may be served until a new lease has outlasted it.
+            shared.lose(epoch, error).await;
         }
         done
     };

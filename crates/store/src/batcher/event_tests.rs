@@ -421,3 +421,54 @@ fn an_atomic_batch_and_other_writes_exclude_each_other() {
     stage.next().act(Act::Answer);
     assert!(matches!(other.recv().unwrap(), Ok(Written::Applied { existed: true, .. })));
 }
+
+/// What was decided before it was known would not know of it.
+#[test]
+fn after_an_atomic_batch_of_which_nobody_knows_nothing_is_written_until_the_next_lease() {
+    let (batcher, stage) = start(None);
+    let (sender, outcome) = mpsc::channel();
+    let put = Intent::Put(Row::new(&key("a"), "", b"atomic", Version::default()));
+    batcher.write_atomically(
+        vec![AtomicOperation { key: key("a"), condition: Precondition::None, intent: Some(put) }],
+        Reply::new(move |result, _| drop(sender.send(result))),
+    );
+    stage.next().act(Act::Answer);
+    let commit = stage.next();
+    assert_eq!(commit.writes(), ["a=atomic"]);
+    let [one, other] = two_queues(&batcher).map(|key| write(&batcher, &format!("{key}=1")));
+    // Both wait for the batch by then.
+    while batcher.writes.len() > 0 {
+        std::thread::yield_now();
+    }
+    commit.act(Act::Fail(Kind::Unknown));
+    assert_eq!(outcome.recv().unwrap().unwrap_err().kind(), Kind::Unknown);
+    for waiting in [one, other] {
+        assert_eq!(waiting.recv().unwrap().unwrap_err().kind(), Kind::Unavailable);
+    }
+    assert!(stage.is_quiet());
+}
+
+/// It was told of after the reset, and was not there any more.
+#[test]
+fn what_a_clear_removes_is_told_of_before_it() {
+    let (batcher, stage) = start(None);
+    let mut watch = watching(&batcher, everything(), None);
+    let written = write(&batcher, "a=1");
+    let commit = stage.next();
+    let (sender, cleared) = mpsc::channel();
+    batcher.clear(Reply::new(move |done, _| drop(sender.send(done))));
+    // Its thread and its session take a moment; where it waits, it comes only after the write.
+    let deadline = Instant::now() + Duration::from_millis(200);
+    while Instant::now() < deadline {
+        assert!(stage.is_quiet());
+    }
+    commit.act(Act::Answer);
+    written.recv().unwrap().unwrap();
+    assert_eq!(events(&mut watch, 1), ["put a"]);
+    let clearing = stage.next();
+    assert!(clearing.clears());
+    clearing.act(Act::Answer);
+    cleared.recv().unwrap().unwrap();
+    assert_eq!(events(&mut watch, 1), ["reset"]);
+    assert!(is_quiet(&mut watch));
+}

@@ -100,7 +100,7 @@ impl Request for LongRequest {
                     }
                     LongRequest::Atomic { operations, mut reply } => {
                         // Until the answer: what a later write of these keys puts into the cache is newer.
-                        let _alone = shared.atomic.write().await;
+                        let _alone = shared.writing.write().await;
                         let mut tries = 0;
                         let done = loop {
                             match apply(session, &operations, shared).await {
@@ -111,6 +111,7 @@ impl Request for LongRequest {
                             }
                         };
                         let ended = done.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
+                        shared.lose_if_unknown(ended.as_ref()).await;
                         let (done, events) = match done {
                             Ok((outcome, events)) => (Ok(outcome), events),
                             Err(error) => (Err(error), None),
@@ -190,8 +191,7 @@ async fn apply<'s>(
     operations: &[AtomicOperation],
     shared: &'s Shared,
 ) -> Result<(AtomicOutcome, Option<(Ticket<'s>, EventBlock)>), Error> {
-    let _no_clear = shared.conditions.read().await;
-    // A clear or a write that was waited for may have been given up, and happen yet.
+    // What was waited for may have been given up, and happen yet.
     shared.status.borrow().epoch()?;
     let mut rows: BTreeMap<&Key, Option<Row>> =
         operations.iter().map(|operation| (&operation.key, None)).collect();

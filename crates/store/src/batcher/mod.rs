@@ -272,10 +272,9 @@ struct Shared {
     refuses: AtomicBool,
     /// Whether a clear is under way.
     clearing: AtomicBool,
-    /// Held by a clear alone, and shared by writes from the look at their preconditions to their commit.
-    conditions: RwLock<()>,
-    /// Held by an atomic batch alone, and shared by all other writes from the look at their preconditions to their answers.
-    atomic: RwLock<()>,
+    /// Held by a clear or an atomic batch alone, and shared by all other writes from the look at their preconditions to their
+    /// answers. Whoever does not know what came of a write keeps it until the store counts as lost.
+    writing: RwLock<()>,
     /// Whether the last batch of writes was refused whatever was in it.
     refuses_writes: AtomicBool,
     events: Arc<Events>,
@@ -311,8 +310,7 @@ impl Batcher {
             leaving: watch::channel(Leaving::No).0,
             refuses: AtomicBool::new(false),
             clearing: AtomicBool::new(false),
-            conditions: RwLock::default(),
-            atomic: RwLock::default(),
+            writing: RwLock::default(),
             refuses_writes: AtomicBool::new(false),
             events,
             last_error: Mutex::default(),
@@ -595,6 +593,21 @@ impl Shared {
     /// Remembers why the store cannot be used.
     fn failed(&self, what: String) {
         *self.last_error.lock() = Some(LastError { at: SystemTime::now(), what });
+    }
+
+    /// Tells the owner thread that the store of `epoch` is lost, and waits until nothing is served from it. The owner thread may have
+    /// gone first, at the very end.
+    async fn lose(&self, epoch: u64, error: &Error) {
+        let _ = self.lost.send((epoch, error.to_string()));
+        let _ = self.status.subscribe().wait_for(|status| *status != Status::Up(epoch)).await;
+    }
+
+    /// The same if something may have happened or may happen yet: whatever is decided meanwhile would not know of it.
+    async fn lose_if_unknown(&self, error: Option<&Error>) {
+        let epoch = self.status.borrow().epoch();
+        if let (Some(error), Ok(epoch)) = (error.filter(|error| error.kind() == Kind::Unknown), epoch) {
+            self.lose(epoch, error).await;
+        }
     }
 
     /// A version greater than all before it. Where nobody owns the store it is made of the time, in microseconds: other servers

@@ -125,8 +125,8 @@ async fn commit(
     shared: &Shared,
     refused: &mut VecDeque<batch::Group>,
 ) -> Result<Instant, Error> {
-    // Until the answers: what an atomic batch writes is newer, in the cache too.
-    let _no_atomic_batch = shared.atomic.read().await;
+    // Until the answers: what an atomic batch writes is newer, in the cache too; and a clear would remove the rows that decide.
+    let _not_alone = shared.writing.read().await;
     let written = write(session, &mut groups, shared).await;
     let written = written.map(|(found, events)| {
         // Made before the answers take the groups, and published after them: who is told finds the row.
@@ -170,6 +170,7 @@ async fn commit(
             Err(whole) => groups = whole,
         }
     }
+    shared.lose_if_unknown(Some(&error)).await;
     let answered = answer_batch(|| groups.into_iter().for_each(|group| group.fail(&error)));
     if error.kind().ends_session() { Err(error) } else { Ok(answered) }
 }
@@ -189,15 +190,8 @@ async fn write<'s>(
     let is_read =
         |group: &&batch::Group| may_expire || group.is_conditional() || group.asks_if_present(keeps_events);
     let conditional: Vec<Key> = groups.iter().filter(is_read).map(|group| group.key().clone()).collect();
-    // A clear between the look and the write would remove the row that decides.
-    let _no_clear = if conditional.is_empty() {
-        None
-    } else {
-        let no_clear = shared.conditions.read().await;
-        // The clear that was waited for may have been given up, and happen yet.
-        shared.status.borrow().epoch()?;
-        Some(no_clear)
-    };
+    // What was waited for may have been given up, and happen yet.
+    shared.status.borrow().epoch()?;
     let mut tries = 0;
     loop {
         session.begin_decision();

@@ -153,7 +153,7 @@ impl<R: Request> StoreWorker<R> {
             }
             if self.queue.is_closed() {
                 let what = "the server ended before this request was sent";
-                self.refuse_own(&Error::new(Kind::Unavailable, what), None);
+                fail_all(self.take_own(None), &Error::new(Kind::Unavailable, what));
                 return Break::Closed;
             }
             tokio::select! {
@@ -168,18 +168,22 @@ impl<R: Request> StoreWorker<R> {
         let Err(error) = away.epoch() else { return Break::Status };
         let mut status = self.shared.status.subscribe();
         loop {
-            // Requests that come when the store is back are not refused. The value decides, not the wake-up below: a client may
-            // have seen the new status before this thread wakes up.
-            if *status.borrow_and_update() != away {
-                return Break::Status;
-            }
             let is_closed = self.queue.is_closed();
             // What comes later may have been refused by a server that says by now that it hands over.
             let until = match away {
                 Status::Standby { since, .. } if !is_closed => Some(since + KNOWN_FOR),
                 _ => None,
             };
-            self.refuse_own(&error, until);
+            let refused = {
+                // Requests that come when the store is back are not refused. The value decides, not the wake-up below: a client
+                // may have seen the new status before this thread wakes up. So it cannot change before they are taken.
+                let now = status.borrow_and_update();
+                if *now != away {
+                    return Break::Status;
+                }
+                self.take_own(until)
+            };
+            fail_all(refused, &error);
             if is_closed {
                 return Break::Closed;
             }
@@ -190,11 +194,9 @@ impl<R: Request> StoreWorker<R> {
         }
     }
 
-    /// Fails what waits in this worker's own queue; what came later than `until` goes on waiting.
-    fn refuse_own(&self, error: &Error, until: Option<Instant>) {
-        for queued in self.queue.take_own(|queued| until.is_none_or(|until| queued.since <= until)) {
-            queued.request.fail(error.clone());
-        }
+    /// Takes what waits in this worker's own queue; what came later than `until` goes on waiting.
+    fn take_own(&self, until: Option<Instant>) -> Vec<Queued<R>> {
+        self.queue.take_own(|queued| until.is_none_or(|until| queued.since <= until))
     }
 
     /// Serves requests on a session of `epoch` until it is lost or the status changes.
@@ -206,17 +208,13 @@ impl<R: Request> StoreWorker<R> {
         let ended = match ended {
             Ok(ended) => ended,
             Err(error) => {
-                // The owner thread may have gone first, at the very end.
-                let _ = self.shared.lost.send((epoch, error.to_string()));
-                while *status.borrow_and_update() == Status::Up(epoch) && status.changed().await.is_ok() {}
+                self.shared.lose(epoch, &error).await;
                 Break::Status
             }
         };
         // Never sent. The store may be back before this worker refuses anything, and some of it is of queues that go back now.
         let error = Error::new(Kind::Unavailable, "the store was lost before this request was sent");
-        while let Some(queued) = self.taken.pop_front() {
-            queued.request.fail(error.clone());
-        }
+        fail_all(self.taken.drain(..), &error);
         // Not before: what this session sent last may still be under way, and other workers serve as long as it is up.
         self.queue.release(&self.taken);
         ended
@@ -363,6 +361,10 @@ impl<R: Request> StoreWorker<R> {
         }
         batch
     }
+}
+
+fn fail_all<R: Request>(requests: impl IntoIterator<Item = Queued<R>>, error: &Error) {
+    requests.into_iter().for_each(|queued| queued.request.fail(error.clone()));
 }
 
 /// Refuses a request that has waited too long.
