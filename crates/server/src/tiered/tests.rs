@@ -486,14 +486,15 @@ async fn nothing_that_began_before_a_clear_enters_the_cache_after_it() {
     writing.act(Act::Perform);
     let tiered = Arc::clone(&world.tiered);
     let cleared = world.spawn(async move { tiered.clear().await }).await;
+    // It waits for the write.
+    writing.act(Act::Answer);
+    put.await.unwrap().unwrap();
     let clearing = world.call();
     assert!(clearing.clears());
     clearing.act(Act::Answer);
     cleared.await.unwrap().unwrap();
     reading.act(Act::Answer);
-    writing.act(Act::Answer);
     assert_eq!(read.await.unwrap(), Ok(Some("old".into())));
-    put.await.unwrap().unwrap();
     assert!(world.tiered.cached(KEY.as_bytes(), Row::clone).is_none());
     let after = world.get().await;
     world.call().act(Act::Answer);

@@ -472,3 +472,19 @@ fn what_a_clear_removes_is_told_of_before_it() {
     assert_eq!(events(&mut watch, 1), ["reset"]);
     assert!(is_quiet(&mut watch));
 }
+
+/// The row would be in the list, and not yet in the cache that is asked next.
+#[test]
+fn a_list_waits_for_the_answers_to_what_it_has_seen() {
+    let (batcher, stage) = start(None);
+    let written = write(&batcher, "a=1");
+    let commit = stage.next();
+    commit.act(Act::Perform);
+    let (sender, page) = mpsc::channel();
+    let listing = Listing { from: Vec::new(), until: None, limit: 9, now: Timestamp(0), expired: false };
+    batcher.list(listing, false, Reply::new(move |page, _| drop(sender.send(page))));
+    assert!(page.recv_timeout(Duration::from_millis(50)).is_err());
+    commit.act(Act::Answer);
+    written.recv().unwrap().unwrap();
+    assert_eq!(page.recv().unwrap().unwrap().rows.len(), 1);
+}

@@ -100,6 +100,16 @@ impl Events {
         Ticket { events: self, id, gathers: state.gathers }
     }
 
+    /// The last batch that has begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.state.lock().begun()
+    }
+
+    /// Whether not all batches up to this one are answered.
+    pub(super) fn is_under_way(&self, begun: u64) -> bool {
+        self.state.lock().pending.front().is_some_and(|(id, _)| *id <= begun)
+    }
+
     /// What is to be stored before anything else, where it is `first` that is given the id: it says that from now on all writes
     /// are in blocks, or that not all are.
     pub(super) fn mark(&self, stored: &[EventBlock], id: u64, at: Timestamp) -> Option<EventBlock> {
@@ -250,6 +260,10 @@ impl Ticket<'_> {
 }
 
 impl State {
+    fn begun(&self) -> u64 {
+        self.pending.back().map_or(0, |(id, _)| *id)
+    }
+
     fn behind(&self) -> Position {
         Position::behind(self.last)
     }
@@ -363,7 +377,7 @@ impl Watch {
         let news = Arc::clone(news);
         let watcher = Arc::new(Watcher { watched, told: Mutex::default(), news });
         let mut state = events.state.lock();
-        let begun = state.pending.back().map_or(0, |(id, _)| *id);
+        let begun = state.begun();
         if !state.gathers {
             state.gathers = true;
             state.last = state.last.max(begun);
@@ -380,7 +394,7 @@ impl Watch {
 
     /// Whether a write that began before it may still be acknowledged, without an event.
     pub fn is_starting(&self) -> bool {
-        self.events.state.lock().pending.front().is_some_and(|(id, _)| *id <= self.begun)
+        self.events.is_under_way(self.begun)
     }
 
     /// Where it is: all events before this were given.
@@ -450,6 +464,10 @@ impl Watch {
                     && position > self.position
                     && self.watcher.watched.holds(record.key)
                 {
+                    if found.len() == WAITING_EVENTS_MAX {
+                        self.position = found.last().map_or(self.position, |last: &Event| last.position);
+                        return Some(Next::Events(found));
+                    }
                     found.push(Event { position, kind, key: record.key.into(), version: record.version });
                 }
             }

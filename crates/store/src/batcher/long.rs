@@ -94,6 +94,7 @@ impl Request for LongRequest {
                         // What has expired by now is not listed.
                         listing.now = shared.clock.now();
                         let page = list(session, &listing, with_values).await;
+                        answered(shared).await;
                         let ended = page.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
                         answer_batch(|| reply.give(page));
                         ended
@@ -142,6 +143,15 @@ impl AtomicOperation {
     fn bytes(&self) -> usize {
         let value_bytes = if let Some(Intent::Put(row)) = &self.intent { row.value().len() } else { 0 };
         self.key.as_bytes().len() + value_bytes
+    }
+}
+
+/// What a list has seen may not be in the cache yet, nor answered: whoever reads next would find what was there before. So the
+/// writes under way are waited for.
+async fn answered(shared: &Shared) {
+    let begun = shared.events.begun();
+    while shared.events.is_under_way(begun) && shared.status.borrow().epoch().is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
