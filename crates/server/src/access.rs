@@ -73,22 +73,13 @@ impl Access {
     /// Whether the token of a request allows what it asks for, if that is known.
     fn check<K: AsRef<[u8]>>(
         &mut self,
-        Tokens(tokens): &Tokens,
+        tokens: &Tokens,
         head: &Head<'_, '_>,
         arrived: Instant,
         rate: &mut Option<Box<RateState>>,
         action: Option<&Action<K>>,
     ) -> Result<(), Failure> {
-        let generation = tokens.generation();
-        let field = authorization(head)?;
-        let is_known = |accepted: &Accepted| {
-            accepted.generation == generation && arrived < accepted.until && is_same(&accepted.field, field)
-        };
-        if !self.0.as_deref().is_some_and(is_known) {
-            self.0 = None;
-            let (token, until) = accept(&tokens.current(), field, arrived)?;
-            self.0 = Some(Box::new(Accepted { field: field.into(), token, generation, until }));
-        }
+        self.look_up(tokens, authorization(head)?, arrived)?;
         if let Some(limiter) = self.0.as_ref().and_then(|accepted| accepted.token.limiter.as_ref()) {
             let state = rate.insert(Box::new(limiter.take(arrived)));
             if !state.is_within {
@@ -102,6 +93,35 @@ impl Access {
             None => Ok(()),
             Some(action) => self.permit_action(action),
         }
+    }
+
+    /// Accepts the token in `field`, unless that is known.
+    fn look_up(&mut self, tokens: &Tokens, field: &[u8], now: Instant) -> Result<(), Failure> {
+        let generation = tokens.0.generation();
+        let is_known = |accepted: &Accepted| {
+            accepted.generation == generation && now < accepted.until && is_same(&accepted.field, field)
+        };
+        if !self.0.as_deref().is_some_and(is_known) {
+            self.0 = None;
+            let (token, until) = accept(&tokens.0.current(), field, now)?;
+            self.0 = Some(Box::new(Accepted { field: field.into(), token, generation, until }));
+        }
+        Ok(())
+    }
+
+    /// Whether the token of a request that was admitted, and takes long, still allows it: it may have ended or been withdrawn.
+    pub(super) fn still_permits(
+        &mut self,
+        state: &PlainState,
+        verb: Verb,
+        key: &[u8],
+    ) -> Result<(), Failure> {
+        let (Some(tokens), Some(accepted)) = (state.tokens.as_deref(), self.0.as_deref()) else {
+            return Ok(());
+        };
+        let field = accepted.field.clone();
+        self.look_up(tokens, &field, Instant::now())?;
+        self.permit(verb, key)
     }
 
     fn permit_action<K: AsRef<[u8]>>(&self, action: &Action<K>) -> Result<(), Failure> {
@@ -123,7 +143,7 @@ impl Access {
             }
             Action::Watch(query) => self.permit(Verb::Watch, &query.prefix),
             // Each of its lines is looked at later.
-            Action::Batch { .. } => Ok(()),
+            Action::Batch { .. } => self.permit_all(Verb::Read).or_else(|_| self.permit_all(Verb::Write)),
             Action::Page(_) | Action::Lab(_) => self.permit_all(Verb::Admin),
         }
     }

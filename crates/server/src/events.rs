@@ -6,6 +6,7 @@ use super::head::ReadCondition;
 use super::json;
 use super::reply::{Request, write_events_head};
 use super::timeouts::End;
+use super::tokens::Verb;
 use super::watch_query::{WatchQuery, bad_cursor, push_cursor};
 use super::wire::Stream;
 use crate::tiered::{Error, Read, Tiers};
@@ -126,6 +127,7 @@ impl<S: Stream> Connection<S> {
     /// Tells of events until the client leaves, does not keep up, or the server ends.
     pub(super) async fn watch(&mut self, request: &Request, query: WatchQuery) -> Result<bool, End> {
         let worker = Rc::clone(&self.wire.worker);
+        let prefix = query.prefix.clone();
         let mut watches = match Watches::new(&worker.shared.tiers, query) {
             Ok(watches) => watches,
             Err(failure) => return Ok(self.answer_failure(request, &failure)),
@@ -141,14 +143,15 @@ impl<S: Stream> Connection<S> {
         }
         let watchers = &worker.shared.metrics.watchers;
         watchers.fetch_add(1, Relaxed);
-        let ended = self.tell(&mut watches).await;
+        let ended = self.tell(&mut watches, &prefix).await;
         watchers.fetch_sub(1, Relaxed);
         ended.map(|()| false)
     }
 
-    async fn tell(&mut self, watches: &mut Watches) -> Result<(), End> {
+    async fn tell(&mut self, watches: &mut Watches, prefix: &[u8]) -> Result<(), End> {
         push_id(&mut self.wire.output, &watches.positions);
-        loop {
+        // Once it does not, the client that comes again is told so.
+        while self.still_permits(Verb::Watch, prefix).is_ok() {
             let has_more = watches.collect(&mut self.wire.output);
             if !self.wire.output.is_empty() {
                 self.wire.flush().await?;
@@ -162,19 +165,20 @@ impl<S: Stream> Connection<S> {
                 watches.heartbeat(&mut self.wire.output);
             }
             if self.wire.worker.is_draining() {
-                return self.wire.flush().await;
+                break;
             }
         }
+        self.wire.flush().await
     }
 
     /// The row under `key`. If it is as the client knows it, or absent and the client knows none, a change is waited for. Also for how
-    /// long it was: that is no time that the request took.
+    /// long it was: that is no time that the request took. Nothing if the client's token ended meanwhile.
     pub(super) async fn get_changed(
         &mut self,
         key: &Key,
         condition: &ReadCondition,
         wait: Duration,
-    ) -> Result<(Result<Read, Error>, Duration), End> {
+    ) -> Result<Result<(Result<Read, Error>, Duration), Failure>, End> {
         let worker = Rc::clone(&self.wire.worker);
         let tiers = &worker.shared.tiers;
         let until = Instant::now() + wait;
@@ -184,7 +188,14 @@ impl<S: Stream> Connection<S> {
         let store = tiers.tier_of(key).store();
         let mut watch = store.watch(Watched::Key(key.as_bytes().into()), None, &news);
         let can_wait = store.has_events();
+        // A write that began before it is told of to nobody, if nobody has watched before.
+        while can_wait && watch.is_starting() {
+            self.wait(None, Instant::now() + Duration::from_millis(1)).await?;
+        }
         loop {
+            if let Err(refused) = self.still_permits(Verb::Read, key.as_bytes()) {
+                return Ok(Err(refused));
+            }
             let read = tiers.get(key).await;
             let row = read.as_ref().map(|read| read.row.as_ref());
             let is_known = match (&row, &condition.unless) {
@@ -193,7 +204,7 @@ impl<S: Stream> Connection<S> {
                 _ => false,
             };
             if !is_known || !can_wait || Instant::now() >= until || self.wire.worker.is_draining() {
-                return Ok((read, waited));
+                return Ok(Ok((read, waited)));
             }
             let since = Instant::now();
             self.wait(Some(&news), until).await?;

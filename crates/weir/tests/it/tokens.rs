@@ -113,6 +113,11 @@ fn lists_and_lines_of_batches_are_permitted_one_by_one() {
         "{\"op\":\"put\",\"key\":\"b\",\"value\":\"1\"}\n",
         "{\"op\":\"get\",\"key\":\"app/a\"}\n"
     );
+    let admin = format!("Bearer {}", tokens.add("admin", "--verbs admin"));
+    until("the new token is known", || {
+        let refused = client.ask("POST", "/batch", &[("Authorization", &admin)], lines.as_bytes()).unwrap();
+        refused.status == 403 && refused.problem()["code"] == "forbidden_verb"
+    });
     let field = format!("Bearer {part}");
     for (path, stored) in [("/batch?atomic=true", 404), ("/batch", 200)] {
         let answer = client.ask("POST", path, &[("Authorization", &field)], lines.as_bytes()).unwrap();
@@ -237,6 +242,45 @@ fn a_changed_file_counts_and_a_broken_one_does_not() {
     fs::write(tokens.file(), entries.join("[[token]]")).unwrap();
     until("it is forbidden", || ask(&mut client, &first, "GET", "/kv/a").status == 401);
     assert_eq!((ask(&mut client, &second, "GET", "/kv/a").status, failed()), (404, 0.0));
+}
+
+#[test]
+fn what_waits_ends_with_its_token() {
+    let tokens = Tokens::new();
+    let (reader, writer) =
+        (tokens.add("reader", "--verbs read,watch"), tokens.add("writer", "--verbs write,admin"));
+    let server = tokens.serve(&[]);
+    let mut client = server.client();
+    let etag = ask(&mut client, &writer, "PUT", "/kv/a").header("etag").unwrap().to_owned();
+    let field = format!("Bearer {reader}");
+    let mut watching = server.client();
+    let head = format!("GET /watch HTTP/1.1\r\nHost: localhost\r\nAuthorization: {field}\r\n\r\n");
+    watching.send(head.as_bytes()).unwrap();
+    let watchers =
+        |client: &mut Client| ask(client, &writer, "GET", "/stats").problem()["weir_watchers"].as_f64();
+    until("it watches", || watchers(&mut client) == Some(1.0));
+    let waiting = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let fields = [("Authorization", &*field), ("If-None-Match", &*etag), ("Prefer", "wait=300")];
+            server.client().ask("GET", "/kv/a", &fields, b"").unwrap()
+        });
+        until("it waits", || watchers(&mut client) == Some(1.0) && connections(&mut client, &writer) == 3.0);
+        let text = fs::read_to_string(tokens.file()).unwrap();
+        let left: Vec<&str> = text.split("[[token]]").filter(|entry| !entry.contains("\"reader\"")).collect();
+        fs::write(tokens.file(), left.join("[[token]]")).unwrap();
+        server.signal(Signal::HUP);
+        until("it is forbidden", || ask(&mut server.client(), &reader, "GET", "/kv/a").status == 401);
+        assert_eq!(ask(&mut client, &writer, "PUT", "/kv/a").status, 204);
+        waiting.join().unwrap()
+    });
+    check(&waiting, 401, "unauthorized", waiting.header("www-authenticate"));
+    let mut told = String::new();
+    watching.stream().read_to_string(&mut told).unwrap();
+    assert!(told.contains("text/event-stream") && !told.contains("event: put"), "{told}");
+}
+
+fn connections(client: &mut Client, token: &str) -> f64 {
+    ask(client, token, "GET", "/stats").problem()["weir_http_connections"].as_f64().unwrap()
 }
 
 #[test]
