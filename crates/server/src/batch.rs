@@ -15,7 +15,6 @@ use futures_util::future::join_all;
 use kv::{Attributes, Key, Precondition, Row, Timestamp, Version};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -37,25 +36,17 @@ const HELD_BYTES_MAX: usize = 4 << 20;
 #[serde(deny_unknown_fields)]
 struct Line<'l> {
     op: &'l str,
-    #[serde(borrow)]
-    key: Option<Cow<'l, str>>,
-    #[serde(borrow)]
-    key_b64: Option<Cow<'l, str>>,
-    #[serde(borrow)]
-    value: Option<Cow<'l, str>>,
-    #[serde(borrow)]
-    value_b64: Option<Cow<'l, str>>,
-    #[serde(borrow, rename = "type")]
-    content_type: Option<Cow<'l, str>>,
-    #[serde(borrow)]
-    encoding: Option<Cow<'l, str>>,
+    key: Option<String>,
+    key_b64: Option<String>,
+    value: Option<String>,
+    value_b64: Option<String>,
+    #[serde(rename = "type")]
+    content_type: Option<String>,
+    encoding: Option<String>,
     ttl: Option<u64>,
-    #[serde(borrow)]
-    expires: Option<Cow<'l, str>>,
-    #[serde(borrow)]
-    if_match: Option<Cow<'l, str>>,
-    #[serde(borrow)]
-    if_none_match: Option<Cow<'l, str>>,
+    expires: Option<String>,
+    if_match: Option<String>,
+    if_none_match: Option<String>,
 }
 
 /// What a line asks for.
@@ -171,15 +162,15 @@ pub(super) async fn perform<S: Stream>(
     body: &[u8],
     out: &mut DataWriter<'_, S>,
 ) -> Result<Result<(), Failure>, End> {
-    let lines: Vec<&[u8]> =
-        body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).collect();
-    if lines.len() > LINES_MAX {
-        let what = format!("a batch has at most {LINES_MAX} lines, this one has {}", lines.len());
+    let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let count = lines.clone().count();
+    if count > LINES_MAX {
+        let what = format!("a batch has at most {LINES_MAX} lines, this one has {count}");
         return Ok(Err(Failure::new(413, "batch_too_large", what).not_applied()));
     }
     let value_bytes_max = worker.shared.options.value_bytes;
     let repeated = idempotency_key.map(|given| (given, idempotency::digest(&[body])));
-    let checked = lines.iter().enumerate().map(|(number, line)| {
+    let checked = lines.enumerate().map(|(number, line)| {
         let mut operation = operation(line, value_bytes_max)?;
         let verb = if operation.what.is_get() { Verb::Read } else { Verb::Write };
         access.permit(verb, operation.key.as_bytes()).map_err(Failure::not_applied)?;
@@ -398,7 +389,7 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
                 return Err(Failure::new(413, "value_too_large", what).not_applied());
             }
             What::Put {
-                content_type: content_type(line.content_type.as_ref().map(|text| text.as_bytes()))?,
+                content_type: content_type(line.content_type.as_ref().map(String::as_bytes))?,
                 encoding: content_encoding(&[line.encoding.as_deref().unwrap_or_default().as_bytes()])?,
                 end: match (line.ttl, line.expires.as_deref()) {
                     (None, None) => None,

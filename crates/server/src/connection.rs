@@ -16,6 +16,7 @@ use super::reply::{
 };
 use super::routes::{Action, Operation, route};
 use super::timeouts::End;
+use super::tokens::Verb;
 use super::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{PlainState, Shared, Worker, batch, lab};
 use crate::tiered::{Read, Served, WriteError};
@@ -279,11 +280,13 @@ impl<S: Stream> Connection<S> {
             Action::Data { key, operation: Operation::Get(condition), .. } => {
                 let read = match condition.wait {
                     None => tiers.get(&key).await,
-                    Some(wait) => {
-                        let (read, waited) = Box::pin(self.get_changed(&key, &condition, wait)).await?;
-                        request.started += waited;
-                        read
-                    }
+                    Some(wait) => match Box::pin(self.get_changed(&key, &condition, wait)).await? {
+                        Ok((read, waited)) => {
+                            request.started += waited;
+                            read
+                        }
+                        Err(refused) => return Ok(self.answer_failure(&request, &refused)),
+                    },
                 };
                 match read {
                     Ok(Read { row: Some(row), served, queued: waited }) => {
@@ -354,10 +357,12 @@ impl<S: Stream> Connection<S> {
             // Both on the heap, so that connections without them are not larger.
             Action::List(query) => {
                 let mut out = DataWriter::new(&mut self.wire, &mut request, query.content_type());
-                match Box::pin(query.perform(tiers, &mut reservation, &mut out)).await? {
-                    Ok(()) => Box::pin(out.finish()).await.map(|()| Ok(Answer::Data))?,
-                    Err(failure) => Err(failure),
-                }
+                let performed = match Box::pin(query.perform(tiers, &mut reservation, &mut out)).await {
+                    Ok(Ok(())) => Box::pin(out.finish()).await.map(|()| Ok(Answer::Data)),
+                    Ok(Err(failure)) => Ok(Err(failure)),
+                    Err(end) => Err(end),
+                };
+                self.unless_left(&request, performed)?
             }
             Action::Watch(_) => unreachable!("a watch is no answer"),
             Action::Batch { is_atomic, idempotency_key } => {
@@ -370,10 +375,12 @@ impl<S: Stream> Connection<S> {
                     &body,
                     &mut out,
                 );
-                match Box::pin(performed).await? {
-                    Ok(()) => Box::pin(out.finish()).await.map(|()| Ok(Answer::Data))?,
-                    Err(failure) => Err(failure),
-                }
+                let performed = match Box::pin(performed).await {
+                    Ok(Ok(())) => Box::pin(out.finish()).await.map(|()| Ok(Answer::Data)),
+                    Ok(Err(failure)) => Ok(Err(failure)),
+                    Err(end) => Err(end),
+                };
+                self.unless_left(&request, performed)?
             }
             Action::Lab(action) => lab::perform(&worker.shared, action, body).await,
             Action::Page(page) => Ok((page.show)(&worker)),
@@ -427,6 +434,7 @@ impl<S: Stream> Connection<S> {
         timing: Option<&Timing>,
     ) -> Result<bool, End> {
         let output = &mut self.wire.output;
+        let mut sent = Ok(());
         let status = match answer {
             Answer::Row { row, condition, .. } if !condition.admits(row.version()) => {
                 return Ok(self.answer_failure(request, &Failure::other_version(row.version())));
@@ -435,7 +443,9 @@ impl<S: Stream> Connection<S> {
                 if row.value().len() > COPY_BYTES_MAX || condition.range.is_some() =>
             {
                 let (unless, length) = (condition.unless.as_ref(), row.value().len());
-                let range = condition.range.as_ref().map(|range| range.bytes(row.version(), length));
+                let is_known = unless.is_some_and(|unless| unless.holds(Some(row.version())));
+                let range = condition.range.as_ref().filter(|_| !is_known);
+                let range = range.map(|range| range.bytes(row.version(), length));
                 let Ok(part) = range.transpose() else {
                     let what = format!("the value has {length} bytes; ask for a range in it");
                     let failure = Failure::new(416, "bad_range", what);
@@ -449,12 +459,15 @@ impl<S: Stream> Connection<S> {
                     // The cache may drop the row while the client takes its time.
                     let worker = Rc::clone(&self.wire.worker);
                     let mut reservation = worker.shared.budget.reservation();
-                    if let Err(full) = reservation.raise(row.value().len()) {
+                    let value = &row.value()[part.unwrap_or(0..length)];
+                    if value.len() <= COPY_BYTES_MAX {
+                        output.extend_from_slice(value);
+                    } else if let Err(full) = reservation.raise(length) {
                         output.truncate(head_at);
                         return Ok(self.answer_failure(request, &full.into()));
+                    } else {
+                        sent = self.wire.send_after_output(value, &mut reservation).await;
                     }
-                    self.wire.flush().await?;
-                    self.wire.send(&row.value()[part.unwrap_or(0..length)], &mut reservation).await?;
                 }
                 status
             }
@@ -475,8 +488,19 @@ impl<S: Stream> Connection<S> {
             Answer::Row { served, .. } => Some(*served),
             Answer::Data | Answer::Made { .. } | Answer::Page { .. } => None,
         };
+        // Also if the client has left meanwhile.
         self.answered(request, status, served, None);
-        Ok(request.keep_alive)
+        sent.map(|()| request.keep_alive)
+    }
+
+    /// Counts and logs an answer that was begun also if the client has left meanwhile: what it asked for may have been done.
+    fn unless_left<T>(&self, request: &Request, answered: Result<T, End>) -> Result<T, End> {
+        answered.inspect_err(|_| self.answered(request, 200, None, None))
+    }
+
+    /// Whether the token of the request still allows this, some time after it was admitted.
+    pub(super) fn still_permits(&mut self, verb: Verb, key: &[u8]) -> Result<(), Failure> {
+        self.access.still_permits(&self.state, verb, key)
     }
 
     /// Counts and logs an answer.

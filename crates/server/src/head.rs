@@ -32,7 +32,7 @@ pub(super) struct RangeRequest {
 impl RangeRequest {
     /// What `Range` and `If-Range` ask for; `None` where the whole value is to be sent: several ranges, another unit, or
     /// no range at all.
-    pub(super) fn of(range: &[u8], if_range: Option<&[u8]>) -> Option<RangeRequest> {
+    pub(super) fn of(range: &[u8], if_version: Option<Option<Version>>) -> Option<RangeRequest> {
         let spec = range.strip_prefix(b"bytes=")?.trim_ascii();
         let dash = memchr::memchr(b'-', spec)?;
         let number = |digits: &[u8]| {
@@ -49,12 +49,13 @@ impl RangeRequest {
         if start.is_some() && end < start && end.is_some() {
             return None;
         }
-        // A date is never exact enough, and a weak tag never matches.
-        let if_version = if_range.map(|tag| {
-            let tag = tag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-            Some(Version(std::str::from_utf8(tag).ok()?.parse().ok()?))
-        });
         Some(RangeRequest { start, end, if_version })
+    }
+
+    /// The version in `If-Range`. A date is never exact enough, and a weak tag never matches.
+    pub(super) fn if_version(tag: &[u8]) -> Option<Version> {
+        let tag = tag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        Some(Version(std::str::from_utf8(tag).ok()?.parse().ok()?))
     }
 
     /// Which bytes of a value of this version and length are sent; `Ok(None)`: all of it; `Err`: there are none such.
@@ -100,12 +101,17 @@ pub(super) fn origin_form(target: &[u8]) -> &[u8] {
     }
 }
 
+/// Whether it can be sent in a field: no parser of heads has looked at what comes in JSON.
+fn is_printable(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
+}
+
 pub(super) fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
     let text = value.map_or(Some(""), |value| std::str::from_utf8(value).ok());
     match text {
-        Some(text) if text.len() <= CONTENT_TYPE_BYTES_MAX && text.is_ascii() => Ok(text.to_owned()),
+        Some(text) if text.len() <= CONTENT_TYPE_BYTES_MAX && is_printable(text) => Ok(text.to_owned()),
         _ => {
-            let what = "the Content-Type is not ASCII or longer than 255 bytes; send a shorter one or none";
+            let what = "the Content-Type is not printable ASCII or longer than 255 bytes; send a shorter one or none";
             Err(Failure::new(400, "bad_header", what).not_applied())
         }
     }
@@ -113,14 +119,15 @@ pub(super) fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
 
 /// The content coding that is stored: `identity` is none.
 pub(super) fn content_encoding(fields: &[&[u8]]) -> Result<String, Failure> {
-    let lists = fields.iter().map(|field| std::str::from_utf8(field).ok().filter(|text| text.is_ascii()));
+    let lists = fields.iter().map(|field| std::str::from_utf8(field).ok().filter(|text| is_printable(text)));
     let codings = lists.collect::<Option<Vec<&str>>>().map(|lists| {
         let codings = lists.iter().flat_map(|list| list.split(',')).map(str::trim);
         let named = codings.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"));
         named.collect::<Vec<_>>().join(", ")
     });
     codings.filter(|codings| codings.len() <= CONTENT_ENCODING_BYTES_MAX).ok_or_else(|| {
-        let what = "the Content-Encoding is not ASCII or longer than 64 bytes; send a shorter one or none";
+        let what =
+            "the Content-Encoding is not printable ASCII or longer than 64 bytes; send a shorter one or none";
         Failure::new(400, "bad_header", what).not_applied()
     })
 }

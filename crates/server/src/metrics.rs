@@ -59,9 +59,9 @@ pub(super) struct Metrics {
 }
 
 /// Every status the server answers with; the last stands for any other.
-const STATUSES: [u16; 27] = [
+const STATUSES: [u16; 28] = [
     200, 201, 204, 304, 400, 404, 405, 408, 412, 413, 414, 417, 431, 500, 501, 503, 504, 505, 403, 409, 429,
-    411, 415, 206, 416, 401, 0,
+    411, 415, 206, 416, 401, 422, 0,
 ];
 
 impl WorkerMetrics {

@@ -182,7 +182,7 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
             // Defined for GET only (RFC 9110, 14.2).
             range: match fields.range {
                 Some(range) if head.method == Method::Get => {
-                    RangeRequest::of(range, fields.if_range).map(Box::new)
+                    RangeRequest::of(range, fields.if_range.map(RangeRequest::if_version)).map(Box::new)
                 }
                 _ => None,
             },

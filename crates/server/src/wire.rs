@@ -27,8 +27,9 @@ const READ_BYTES_LEAST: usize = 4 << 10;
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// An unused body is read up to this size, so that the connection can go on.
 pub(super) const UNUSED_BODY_BYTES_MAX: usize = 64 << 10;
-/// Slowest tolerated rate of a body or an answer.
+/// Slowest tolerated rate of a body or an answer; and how long a large one may take, which holds memory meanwhile.
 const BYTES_PER_SEC_MIN: u64 = 1024;
+const LONGEST: Duration = Duration::from_secs(900);
 /// Handed to the socket at once.
 const SEND_BYTES: usize = 64 << 10;
 /// After the last answer, input of the peer is read for this time, so that the peer can read the answer.
@@ -155,9 +156,10 @@ impl<S: Stream> Wire<S> {
             self.flush().await?;
         }
         let head_timeout = self.worker.shared.options.head_timeout;
-        let window_bytes =
-            (head_timeout.as_millis() as usize).saturating_mul(BYTES_PER_SEC_MIN as usize) / 1000;
-        let (mut since, mut enough) = (Instant::now(), window_bytes);
+        let window_bytes = |length: usize| {
+            (head_timeout.as_millis() as usize).saturating_mul(bytes_per_sec_min(length) as usize) / 1000
+        };
+        let (mut since, mut enough) = (Instant::now(), window_bytes(announced));
         while !decoder.is_done() {
             let step = match decoder.decode(&self.input) {
                 Ok(step) => step,
@@ -180,6 +182,7 @@ impl<S: Stream> Wire<S> {
                 self.flush().await?;
                 // A new window begins when enough has come in the last one: what came quickly buys no silence.
                 if body.len() >= enough {
+                    let window_bytes = window_bytes(announced.max(body.len()));
                     (since, enough) = (Instant::now(), body.len() + window_bytes);
                 }
                 self.fill(since + head_timeout, false).await?;
@@ -267,6 +270,16 @@ impl<S: Stream> Wire<S> {
         result
     }
 
+    /// Hands a value to the socket, for which there is a `reservation`, after all answers before it.
+    pub(super) async fn send_after_output(
+        &mut self,
+        value: &[u8],
+        reservation: &mut Reservation<&Budget>,
+    ) -> Result<(), End> {
+        self.flush().await?;
+        self.send(value, reservation).await
+    }
+
     /// Hands a value to the socket, for which there is a `reservation`.
     pub(super) async fn send(
         &mut self,
@@ -303,6 +316,11 @@ impl<S: Stream> Wire<S> {
     }
 }
 
+/// The slowest tolerated rate of a body or an answer of `length` bytes.
+fn bytes_per_sec_min(length: usize) -> u64 {
+    BYTES_PER_SEC_MIN.max(length as u64 / LONGEST.as_secs())
+}
+
 /// Hands `bytes` to the socket, in pieces, so that a peer that takes nothing is not waited for as long as for one that
 /// takes all slowly. They are counted if the socket does not take them at once; if they do not fit, the connection ends.
 async fn send<S: AsyncWrite + Unpin>(
@@ -327,7 +345,7 @@ async fn send<S: AsyncWrite + Unpin>(
         if !is_sent {
             reservation.raise(bytes.len()).map_err(|_| End::Gone)?;
             let head_timeout = worker.shared.options.head_timeout;
-            let earned = Duration::from_secs(piece.len() as u64 / BYTES_PER_SEC_MIN);
+            let earned = Duration::from_secs(piece.len() as u64 / bytes_per_sec_min(bytes.len()));
             let rest = async {
                 stream.write_all(&piece[taken..]).await?;
                 stream.flush().await

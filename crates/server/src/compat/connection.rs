@@ -6,6 +6,7 @@
 use super::reply::Reply;
 use super::{Call, CompatState};
 use crate::Worker;
+use crate::access_log::Entry;
 use crate::head::{is_encoded, origin_form};
 use crate::query::{Params, decode};
 use crate::reply::Request;
@@ -105,7 +106,7 @@ impl<S: Stream> Connection<S> {
             None => Err(Reply::empty(400)),
         };
         // What follows a request that is not read to its end is none.
-        let entry = self.wire.worker.entry(&head, self.wire.bytes());
+        let entry = self.wire.worker.entry(&head, self.wire.bytes()).map(Entry::without_query);
         let request = Request { keep_alive: request.keep_alive && call.is_ok(), entry, ..request };
         let head_bytes = head.bytes;
         self.wire.input.advance(head_bytes);

@@ -36,7 +36,7 @@ fn every_request_is_a_line_that_says_what_became_of_it() {
     client.get("/kv/none");
     let failed = client.put("/kv/a?b", b"");
     let mut compat = crate::support::Client::connect(server.compat("crud")).unwrap();
-    compat.get("/none");
+    compat.get("/none?value=a+value");
     client.send(b"nonsense\r\n\r\n").unwrap();
     client.answer(false).unwrap();
     drop((client, compat));
@@ -65,10 +65,10 @@ fn every_request_is_a_line_that_says_what_became_of_it() {
     assert_eq!(refused["outcome"], "not-applied");
     // Who gets a failure can say which it was.
     assert_eq!(failed.header("x-request-id"), refused["request_id"].as_str());
-    assert_eq!(of(6)["path"], "/none");
+    assert_eq!((&of(6)["path"], &of(6)["query"]), (&"/none".into(), &Value::Null));
     assert_eq!((&of(7)["status"], &of(7)["path"]), (&400.into(), &Value::Null));
     let text = fs::read_to_string(&path).unwrap();
-    assert!(!text.contains("hush") && !text.contains("a value"), "{text}");
+    assert!(!text.contains("hush") && !text.contains("a value") && !text.contains("a+value"), "{text}");
 }
 
 #[test]

@@ -179,6 +179,11 @@ def refusals():
     signed = s3.generate_presigned_url("get_object", {"Bucket": BUCKET, "Key": "r"}, ExpiresIn=60)
     with urllib.request.urlopen(signed) as answer:
         assert answer.read() == b"kept" and parsedate_to_datetime(answer.headers["Last-Modified"])
+    etag = s3.head_object(Bucket=BUCKET, Key="r")["ETag"]
+    for tag, expected in [(etag, (206, b"pt")), ('"1-1"', (200, b"kept"))]:
+        resumed = urllib.request.Request(signed, headers={"Range": "bytes=2-", "If-Range": tag})
+        with urllib.request.urlopen(resumed) as answer:
+            assert (answer.status, answer.read()) == expected, tag
     upload = s3.generate_presigned_url("put_object", {"Bucket": BUCKET, "Key": "signed"}, ExpiresIn=60)
     request = urllib.request.Request(upload, data=b"by a URL", method="PUT", headers={"Content-Type": ""})
     urllib.request.urlopen(request).close()

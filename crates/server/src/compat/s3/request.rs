@@ -165,6 +165,8 @@ pub(super) fn operation(
     if head.field("if-unmodified-since").is_some() {
         return Err(not_implemented("If-Unmodified-Since; use If-Match with an ETag"));
     }
+    let if_range = head.field("if-range").map(version);
+    let range = head.field("range").and_then(|range| RangeRequest::of(range, if_range));
     match head.method {
         Method::Get | Method::Head => Ok(Operation::Get {
             key,
@@ -172,7 +174,7 @@ pub(super) fn operation(
                 wait: None,
                 only_if: precondition(&if_match).unwrap_or_default(),
                 unless: precondition(&if_none_match),
-                range: head.field("range").and_then(|range| RangeRequest::of(range, None)).map(Box::new),
+                range: range.map(Box::new),
             },
         }),
         Method::Put => {
