@@ -11,11 +11,14 @@ use std::path::{Path, PathBuf};
 const LOCK: &str = "lock";
 const SUFFIX: &str = ".log";
 
-/// The file with at least `bytes` allocated; shorter ones become longer.
+/// The file with `bytes` allocated; shorter ones become longer, and longer ones shorter.
 pub(super) fn allocate(path: &Path, bytes: u64) -> io::Result<File> {
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    if file.metadata()?.len() < bytes {
+    let length = file.metadata()?.len();
+    if length > bytes {
+        file.set_len(bytes)?;
+    } else if length < bytes {
         match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
             // A file system that cannot: writes say when it is full.
             Err(Errno::OPNOTSUPP) => file.set_len(bytes)?,

@@ -431,8 +431,9 @@ impl Log {
             let had = writer.reserve;
             let is_reserve = fs::rename(&reserve, &next).is_ok();
             writer.reserve = if is_reserve { 0 } else { had };
-            // If the reserve is too short, the rest is allocated.
-            file = files::allocate(&next, least);
+            // If the reserve is too short, the rest is allocated; if it is too long, the next one gets it.
+            let wanted = self.segment_bytes(least);
+            file = files::allocate(&next, wanted).or_else(|_| files::allocate(&next, least));
             if file.is_err() && is_reserve && fs::rename(&next, &reserve).is_ok() {
                 writer.reserve = had;
             }
@@ -447,11 +448,11 @@ impl Log {
         })
     }
 
-    /// Makes the reserve, or makes it longer: as long as any segment, whose rows have to fit into it, and no shorter than `least`.
+    /// Makes the reserve, or makes it longer: as long as any segment, whose rows have to fit into it, and half a segment for what
+    /// removes rows meanwhile; and no shorter than `least`.
     pub(super) fn reserve(&self, writer: &mut Writer, least: u64) {
         let longest = self.index.read().segments.values().map(|segment| segment.bytes).max().unwrap_or(0);
-        // What is moved may be in more batches than before.
-        let bytes = self.segment_bytes(least.max(longest + longest / 4096 + META_BYTES));
+        let bytes = self.segment_bytes(least.max(longest + self.segment_bytes(0) / 2));
         let allocated = files::allocate(&self.directory.join(RESERVE), bytes);
         writer.reserve = if allocated.is_ok() { bytes } else { 0 };
     }

@@ -7,10 +7,10 @@ use std::thread;
 
 const WRITERS: usize = 64;
 
-/// A server whose store is on a file system of 6 MiB.
+/// A server whose store is on a file system of 10 MiB.
 fn on_small_disk(flags: &[&str]) -> (tempfile::TempDir, Server) {
     let directory = tempfile::tempdir().unwrap();
-    let script = "mount -t tmpfs -o size=6m tmpfs \"$1\" && shift && exec \"$@\"";
+    let script = "mount -t tmpfs -o size=10m tmpfs \"$1\" && shift && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).arg(directory.path()).arg(env!("CARGO_BIN_EXE_weir"));
     let url = format!("file:{}/store", directory.path().display());
@@ -48,7 +48,7 @@ fn fills_up_and_goes_on(flags: &[&str]) {
     let mut client = server.client();
     let mut of_writers: Vec<HashMap<String, Vec<u8>>> = vec![HashMap::new(); WRITERS];
     // The oldest row, longer than segments are: to give back any space at all, the server has to find room for it.
-    let large = vec![7; 3 << 19];
+    let large = vec![7; 3 << 20];
     assert_eq!(client.put("/kv/large", &large).status, 201);
     of_writers[1].insert("/kv/large".to_owned(), large);
     for round in 0..if is_long() { 20 } else { 3 } {
