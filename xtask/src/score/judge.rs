@@ -8,7 +8,7 @@ use lab_data::results::{Limit, NOT_IMPOSED, Resource, ResourceKind, Results};
 pub(crate) const BINDING: f64 = 1.3;
 
 /// The share of the held-out cases that has to be right.
-const GOAL: f64 = 0.9;
+pub(crate) const GOAL: f64 = 0.9;
 
 /// A run of an experiment that has cases.
 #[derive(Clone, Debug)]
@@ -201,9 +201,9 @@ fn judge_case(run: &Run, found: &[Findings], imposed: &truth::Case) -> Case {
     let reference = imposed.reference.as_deref();
     case.binding = reference.and_then(measured).and_then(|reference| ratio(reference, own));
     case.why = match (reference, case.binding) {
-        (Some(reference), None) => format!("`{reference}`, without what was imposed, did not run"),
+        (Some(reference), None) => format!("`{reference}`, without the imposed limit, did not run"),
         (_, Some(ratio)) if ratio < BINDING => {
-            format!("not binding: without what was imposed goodput is {ratio:.2} × as high, not {BINDING} ×")
+            format!("no effect: without the imposed limit goodput is {ratio:.2} × as high, not {BINDING} ×")
         }
         _ => String::new(),
     };

@@ -1,6 +1,6 @@
 //! The score as Markdown.
 
-use super::judge::{BINDING, Case, IsRight, Outcome, Tally, shortcomings, tally};
+use super::judge::{BINDING, Case, GOAL, IsRight, Outcome, Tally, shortcomings, tally};
 use super::truth::{LimitVerdict, Split};
 use lab_analysis::Grade;
 use std::fmt::Display;
@@ -20,8 +20,9 @@ pub(crate) fn page(cases: &[Case]) -> String {
          included; a busy disk counts as any limit of a disk, shared cores as the processor of either part.\n\n{}\n\n\
          ## Confirmed and wrong\n\n{}\n\n\
          ## Cases\n\n{}\n\n\
-         Binding: goodput without what was imposed over goodput with it, at the highest level; below {BINDING} the case is \
-         discarded. Busiest: what the highest utilization says; ✓ where that is right.\n\n\
+         Effect: goodput without the imposed limit over goodput with it, at the highest level; below {BINDING} the case is \
+         discarded. Busiest: what the highest utilization says; ✓ where that is right; above 100 %, several sessions are in it at \
+         the same time.\n\n\
          ## Discarded\n\n{}\n\n\
          ## Not imposed on this machine\n\n{}\n",
         totals(cases),
@@ -66,7 +67,12 @@ fn conclusion(cases: &[Case]) -> String {
     }
     let shortcomings = shortcomings(cases);
     text += &match shortcomings.is_empty() {
-        true => " No confirmed verdict is wrong, and enough of the held-out ones are right.".to_owned(),
+        true => {
+            let goal = GOAL * 100.0;
+            format!(
+                " No confirmed verdict is wrong, and at least {goal:.0} % of the held-out ones are right."
+            )
+        }
         false => format!(" Not good enough: {}.", shortcomings.join("; ")),
     };
     text
@@ -107,7 +113,7 @@ fn table_of_cases(cases: &[Case]) -> String {
         ];
         cells.join(" | ").replace('\n', " ")
     };
-    let head = "kind | target | severity | split | expected | said | grade | binding | busiest | outcome";
+    let head = "kind | target | severity | split | expected | said | grade | effect | busiest | outcome";
     table(head, cases.iter().map(row).collect())
 }
 

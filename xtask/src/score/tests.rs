@@ -84,13 +84,10 @@ fn every_case_is_right_wrong_silent_or_left_out_with_its_reason() {
             (Outcome::Right, ""),
             (Outcome::Right, ""),
             (Outcome::NoAnswer, ""),
-            (
-                Outcome::Discarded,
-                "not binding: without what was imposed goodput is 1.00 × as high, not 1.3 ×"
-            ),
+            (Outcome::Discarded, "no effect: without the imposed limit goodput is 1.00 × as high, not 1.3 ×"),
             (Outcome::NotImposed, "no control groups here"),
             (Outcome::Discarded, "it did not run"),
-            (Outcome::Discarded, "`forgotten`, without what was imposed, did not run"),
+            (Outcome::Discarded, "`forgotten`, without the imposed limit, did not run"),
         ]
     );
     assert_eq!(cases[1].said, Some(parsed("server lock")));
@@ -193,7 +190,7 @@ fn the_page_says_how_many_were_right_and_lists_what_does_not_count() {
     let page = page::page(&cases);
     for said in [
         "| held-out | the lab | 2 | 3 |",
-        "not binding: without what was imposed goodput is 1.00 × as high, not 1.3 ×",
+        "no effect: without the imposed limit goodput is 1.00 × as high, not 1.3 ×",
         "truth, refused (2ms): no control groups here",
     ] {
         assert!(page.contains(said), "{said}\n{page}");
