@@ -72,7 +72,7 @@ const HALF_WIDTH: f64 = 0.03;
 /// Goodput that stays above this share of the best, while the clients double, no longer rises as it should.
 pub(super) const SHOULDER: f64 = 0.85;
 /// So many of them make a plateau, and so many a knee.
-pub(super) const LEVELS: usize = 3;
+pub const LEVELS: usize = 3;
 
 /// The largest run of at least three adjacent valid levels that contains the maximum and lies within ±3 %.
 ///

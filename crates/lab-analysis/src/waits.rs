@@ -38,7 +38,7 @@ use WaitKind::{Idle, Limit, Work};
 /// `State:…`, MariaDB's and MySQL's thread states.
 pub const WAITS: &[Wait] = &[
     wait("idle", Idle, &["idle", "Client:ClientRead"])
-        .means("the database is idle and waits for its clients: look upstream"),
+        .means("the database is idle and waits for its clients: look at the server in front of it"),
     wait("idle in transaction", Idle, &["idle_in_transaction"])
         .means("transactions are held open by a client that sends nothing: look at what it does between its statements"),
     wait("processor", Work, &["CPU"])
@@ -60,11 +60,11 @@ pub const WAITS: &[Wait] = &[
     wait("internal lock", Limit, &["LWLock:*"])
         .means("sessions wait for a short internal lock of the server"),
     wait("client", Idle, &["Client:*"])
-        .means("sessions wait for their client’s connection: look upstream"),
+        .means("sessions wait for their client’s connection: look at the server in front of it"),
     wait("statement", Work, &["State:*"])
         .means("statements are being executed; this server does not tell computing from reading"),
     wait("other", Work, &["*"])
-        .means("a state that weir has no opinion on"),
+        .means("a state that weir does not classify"),
 ];
 
 const fn wait(name: &'static str, kind: WaitKind, states: &'static [&'static str]) -> Wait {

@@ -68,7 +68,9 @@ const COLUMNS: &[(&str, fn(&AccuracyCheck) -> Option<String>)] = &[
 /// The section on it.
 pub(super) fn blocks(results: &Results) -> Vec<Block> {
     let Some(selftest) = &results.selftest else {
-        return vec![Block::Text("Not known: these results are older than the selftest.".to_owned())];
+        return vec![Block::Text(
+            "Not known: these results were recorded before weir had this test.".to_owned(),
+        )];
     };
     let cores = results.selftest_cores.map_or_else(String::new, |[generator, responder]| {
         format!(" with the generator on core {generator} and the test server on core {responder}")

@@ -6,7 +6,8 @@ use super::format::{self, UNKNOWN, count, each_level, latency, percent};
 use super::published;
 use super::sentences;
 use kv::units::short;
-use lab_analysis::{Capacity, Grade, WorkloadFindings};
+use lab_analysis::capacity::LEVELS;
+use lab_analysis::{Capacity, FastFail, Grade, Reason, WorkloadFindings};
 use lab_data::results::ResourceKind;
 
 /// The answers, in the order in which readers ask, and what somebody published.
@@ -20,22 +21,22 @@ fn answer(label: &'static str, said: String, details: impl IntoIterator<Item = O
 }
 
 fn throughput(found: &WorkloadFindings) -> Answer {
-    let (rps, where_from, level) = match &found.capacity {
+    let (said, where_from, level) = match &found.capacity {
         Capacity::Reached { rps, levels } => {
             let level = found.knee.as_ref().map(|knee| knee.nearest_level).or(levels.first().copied());
-            (format::spread(rps), format!("at {}", format::levels(levels)), level)
+            (format::spread(rps) + " req/s", Some(format!("at {}", format::levels(levels))), level)
         }
         Capacity::NotReached { rps, level, rising } => {
             let is = if *rising { "still rising" } else { "highest" };
-            (format::spread(rps), format!("{is} at {}", count(*level, "client")), Some(*level))
+            let at = format!("{is} at {}", count(*level, "client"));
+            (format::spread(rps) + " req/s", Some(at), Some(*level))
         }
         Capacity::Offered { rps, kept, over } => {
-            let (rps, said) = offered(found, *rps, kept, over);
-            (short(rps), said, kept.last().copied())
+            let (said, what_became) = offered(found, *rps, kept, over);
+            (said, what_became, kept.last().copied())
         }
-        Capacity::Unknown => ("unknown".to_owned(), "no level is valid".to_owned(), None),
+        Capacity::Unknown => ("unknown".to_owned(), Some("no level is valid".to_owned()), None),
     };
-    let said = if found.capacity == Capacity::Unknown { rps } else { rps + " req/s" };
     let row = found.rows.iter().find(|row| Some(row.level) == level).map(|row| {
         let (p50, p99) = (latency(row.latency_us_p50), latency(row.latency_us_p99));
         let at = match &found.capacity {
@@ -50,21 +51,22 @@ fn throughput(found: &WorkloadFindings) -> Answer {
         Some(of) => (sentences::under_limit(of), Some(format!("capacity {said}"))),
         None => (said, None),
     };
-    answer("throughput", said, [capacity, generator, Some(where_from), row, sentences::decline(found)])
+    answer("throughput", said, [capacity, generator, where_from, row, sentences::decline(found)])
 }
 
-/// What became of the rate that an open loop asked for: a rate, and what it is.
-fn offered(found: &WorkloadFindings, rps: f64, kept: &[u32], over: &[u32]) -> (f64, String) {
-    let said = match (kept, over) {
-        ([], []) => "offered".to_owned(),
-        (_, []) => "offered, and all of it completed".to_owned(),
-        _ => format!("offered; over capacity at {}", each_level(over)),
+/// The rate that an open loop offered, or what completed where that is less at every level; and what became of it.
+fn offered(found: &WorkloadFindings, rps: f64, kept: &[u32], over: &[u32]) -> (String, Option<String>) {
+    let offered = format!("{} req/s offered", short(rps));
+    let what_became = match (kept, over) {
+        ([], []) => None,
+        (_, []) => Some("all of it completed".to_owned()),
+        _ => Some(format!("over capacity at {}", each_level(over))),
     };
-    match sentences::most_completed(found) {
-        Some(completed) if kept.is_empty() && !over.is_empty() => {
-            (completed, format!("of {} req/s {said}", short(rps)))
+    match (sentences::most_completed(found), &what_became) {
+        (Some(completed), Some(over)) if kept.is_empty() => {
+            (format!("{} req/s completed", short(completed)), Some(format!("{offered}; {over}")))
         }
-        _ => (rps, said),
+        _ => (offered, what_became),
     }
 }
 
@@ -81,9 +83,20 @@ fn knee(found: &WorkloadFindings) -> Answer {
             let most = found.rows.iter().map(|row| row.level).max().unwrap_or(0);
             ("not reached".to_owned(), Some(format!("highest level: {}", count(most, "client"))))
         }
-        None => ("unknown".to_owned(), Some("too few levels".to_owned())),
+        None => ("unknown".to_owned(), Some(no_knee(found).to_owned())),
     };
     answer("knee", said, [why])
+}
+
+/// Why there is no knee although goodput no longer rises.
+fn no_knee(found: &WorkloadFindings) -> &'static str {
+    let valid = || found.rows.iter().filter(|row| row.usable());
+    match valid().next() {
+        None => "no level is valid",
+        Some(_) if valid().count() < LEVELS => "fewer than three valid levels",
+        Some(first) if first.level > 1 => "the lowest level already has over half of the capacity",
+        Some(_) => "the latency of the lowest level is not known",
+    }
 }
 
 fn limit(found: &WorkloadFindings) -> Answer {
@@ -117,8 +130,15 @@ fn limit(found: &WorkloadFindings) -> Answer {
             let more = Some("more clients help".to_owned());
             answer("limit", format!("a delay: {named}, {busy}"), [more, next])
         }
-        Grade::Delay => said("a delay", "no resource is saturated; more clients increase throughput"),
-        Grade::FastFail => said("the server refuses requests", "failures rise, goodput does not"),
+        Grade::Delay => said("a delay", "no resource is saturated; more clients increase goodput"),
+        Grade::FastFail => {
+            let is_sooner = |of: &Reason| matches!(of, Reason::FailsFast(FastFail::Sooner { .. }));
+            let why = match bottleneck.because.iter().any(is_sooner) {
+                true => "failures are answered in less than half the time of successes",
+                false => "attempts rise while goodput falls",
+            };
+            said("unknown: requests fail fast", why)
+        }
         Grade::Generator => match bottleneck.named.first() {
             Some(of) => said(
                 &format!("the load generator, {} busy", percent(of.utilization, 0)),
@@ -129,7 +149,9 @@ fn limit(found: &WorkloadFindings) -> Answer {
         Grade::NotIdentified if sentences::is_open(found) => said(UNKNOWN, "an open loop does not show it"),
         Grade::NotIdentified => {
             let names: Vec<&str> = bottleneck.load_dependent.iter().map(|of| of.resource.as_str()).collect();
-            let batching = format!("{} is busy, but batching lowers its demand", format::listed(&names));
+            let (are, their) = if names.len() == 1 { ("is", "its") } else { ("are", "their") };
+            let batching =
+                format!("{} {are} busy, but batching lowers {their} demand", format::listed(&names));
             let resources = bottleneck.candidates.iter().filter(|of| of.kind != ResourceKind::Indication);
             let busiest = resources.max_by(|a, b| a.utilization.total_cmp(&b.utilization));
             let busiest =

@@ -33,7 +33,7 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         )]));
     }
     if !found.effects.is_empty() {
-        page.push(Block::Part("Goodput lost when one resource is slowed".to_owned()));
+        page.push(Block::Part("Goodput lost when one resource is changed".to_owned()));
         page.push(Block::Table(Table::of(&found.effects, INTERVENTIONS, |_| false)));
         let control = found.effects.iter().any(is_control).then_some(CONTROL);
         page.push(Block::Notes([ELASTICITY].into_iter().chain(control).map(str::to_owned).collect()));
@@ -42,8 +42,8 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
 }
 
 /// How to read the table of interventions.
-const ELASTICITY: &str = "By: the time added to each request, batch or flush, and the name of the intervention. Expected: the loss if the slowed \
-    resource were the limit. Elasticity: measured loss divided by expected loss; about 1 if the resource is the limit.";
+const ELASTICITY: &str = "By: the time added to each request, batch or flush, or the factor by which the demand changed, and the name of the \
+    intervention. Expected: the loss if the changed resource were the limit; a gain is negative. Elasticity: measured loss divided by expected loss; about 1 if the resource is the limit.";
 const CONTROL: &str = "The control is a delay of each request that uses no resource.";
 
 /// What could be the limit of a workload, and whether it is named.
@@ -86,7 +86,7 @@ fn candidates(found: &WorkloadFindings) -> Vec<Candidate<'_>> {
 
 /// Heading and cell; nothing is expected of a control.
 const INTERVENTIONS: &[(&str, fn(&Effect) -> Option<String>)] = &[
-    ("<slowed", |of| Some(slowed(of))),
+    ("<changed", |of| Some(slowed(of))),
     ("<by", |of| Some(how_slowed(of))),
     ("clients", |of| Some(of.level.to_string())),
     ("rounds", |of| Some(of.rounds.to_string())),

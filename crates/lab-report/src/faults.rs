@@ -1,5 +1,6 @@
 //! What faults did to a target: operations judged, violations, and how long nothing was answered. For the terminal and for a file.
 
+use super::format::count;
 use kv::proto::LinearizabilityReport;
 use kv::units::{micros, short};
 use lab_data::results::{Results, Run};
@@ -18,7 +19,13 @@ pub fn faults(results: &Results) -> Option<String> {
             levels.entry(trial.level).or_default().extend(runs);
         }
         for (level, runs) in levels {
-            let _ = writeln!(text, "## {}, {level} clients, {} trials\n", plan.name, runs.len());
+            let _ = writeln!(
+                text,
+                "## {}, {}, {}\n",
+                plan.name,
+                count(level, "client"),
+                count(runs.len() as u32, "trial")
+            );
             text += &judged(&runs);
             text += &unavailable(&runs);
         }
@@ -30,11 +37,12 @@ pub fn faults(results: &Results) -> Option<String> {
 fn judged(runs: &[Run]) -> String {
     let reports = || runs.iter().filter_map(|(_, load)| load.linearizability.as_ref());
     let sum = |of: fn(&LinearizabilityReport) -> u64| reports().map(of).sum::<u64>();
-    let of = |count: u64| if count < 1000 { count.to_string() } else { short(count as f64) };
+    let of = |number: u64| if number < 1000 { number.to_string() } else { short(number as f64) };
+    let keys = |number: u64| count(number as u32, "key");
     let verdict = match (sum(|of| of.violations), sum(|of| of.not_decided)) {
         (0, 0) => "no violation of linearizability".to_owned(),
-        (0, keys) => format!("no violation of linearizability found, {keys} keys not decided"),
-        (keys, _) => format!("linearizability is violated on {keys} keys"),
+        (0, open) => format!("no violation of linearizability found, {} not decided", keys(open)),
+        (violated, _) => format!("linearizability is violated on {}", keys(violated)),
     };
     let mut text = format!(
         "{} operations judged: {verdict}. {} took effect, {} preconditions failed, {} took no effect, {} are unknown.\n\n",
@@ -119,8 +127,8 @@ mod tests {
         let results = Results { workloads: vec![plan], trials: vec![trial], ..Results::default() };
         let text = faults(&results).unwrap();
         for part in [
-            "## mixed, 8 clients, 1 trials\n",
-            "90 operations judged: linearizability is violated on 1 keys. 80 took effect, ",
+            "## mixed, 8 clients, 1 trial\n",
+            "90 operations judged: linearizability is violated on 1 key. 80 took effect, ",
             "on key mixed_7 explains",
             "\n    get: absent\n",
             "| kill | server | 1 | 300 ms | 300 ms | 0 |\n",

@@ -50,7 +50,7 @@ pub(super) fn answer(found: &WorkloadFindings) -> Option<Answer> {
     let published = sweep.rows.iter().filter_map(|row| Some(row.printed.throughput_rps?.value));
     let published = published.max_by(f64::total_cmp);
     let ratio = ratio(sentences::most_completed(found), published).map(|ratio| format!("measured {ratio}"));
-    let details = ratio.into_iter().chain([sentences::breaking(sweep)]).collect();
+    let details = ratio.into_iter().chain([sentences::deviating(sweep)]).collect();
     Some(Answer { label: "published", said: known(published, short) + " req/s", details, class: "" })
 }
 
@@ -96,7 +96,7 @@ fn notes(sweep: &PublishedSweep, found: &WorkloadFindings) -> Vec<String> {
             |read: fn(&Row) -> Option<&Use>| found.rows.iter().find_map(read).map_or("none", |of| &of.name);
         notes.push(format!(
             "Published throughput is beside measured goodput; the ratio is measured over published. Grey, and hollow on \
-             the dashed curves of the plots: published rows that break Little’s law by more than 5 %. The processor measured is {}, the disk {}.",
+             the dashed curves of the plots: published rows that deviate from Little’s law by more than 5 %. The processor measured is {}, the disk {}.",
             ours(server_cpu),
             ours(disk)
         ));

@@ -30,7 +30,7 @@ fn clients(found: &WorkloadFindings) -> Vec<Block> {
     type Read<'a> = Box<dyn Fn(&Population) -> f64 + 'a>;
     let counted = || found.rows.iter().filter_map(|row| row.population.as_ref());
     let Some(first) = counted().next() else { return Vec::new() };
-    let mut all: Vec<(String, Read)> = vec![("thinking or resting".to_owned(), Box::new(|of| of.away))];
+    let mut all: Vec<(String, Read)> = vec![("thinking or backing off".to_owned(), Box::new(|of| of.away))];
     let kinds: [(&str, fn(&Place) -> Option<f64>); 2] =
         [("waiting", |place| place.waiting), ("served", |place| place.serving)];
     for Place { resource, .. } in first.places.iter().filter(|place| !place.inner) {
@@ -48,8 +48,8 @@ fn clients(found: &WorkloadFindings) -> Vec<Block> {
     let mut notes = vec!["Mean number of clients that wait for a resource or are served by it.".to_owned()];
     if counted().any(|of| of.is_late) {
         notes.push(
-            "Sockets were sampled late, without real-time priority (ulimit -r): who waits for the server and who for the generator \
-             is less sure."
+            "Sockets were sampled late, without real-time priority (ulimit -r), so the split of waiting clients between server and \
+             generator is less certain."
                 .to_owned(),
         );
     }

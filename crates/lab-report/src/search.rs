@@ -17,7 +17,7 @@ const COLUMNS: &[(&str, fn(&Line) -> Option<String>)] = &[
     ("passed", |(_, of)| Some(tally(of.tally.passed.into()))),
     ("failed", |(_, of)| Some(tally(of.tally.failed.into()))),
     ("discarded", |(_, of)| Some(tally(of.tally.spoiled.into()))),
-    ("p99 of them", |(_, of)| {
+    ("p99 of these trials", |(_, of)| {
         let (least, most) = of.latency_us_p99.map(|(least, most)| (micros(least), micros(most)))?;
         Some(if least == most { most } else { format!("{least}–{most}") })
     }),

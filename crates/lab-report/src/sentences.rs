@@ -8,6 +8,7 @@ use lab_analysis::{
     Reason, Row, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, Results, SearchEnd, SearchPlan};
+use stats::RUNS_LEAST;
 use std::collections::BTreeMap;
 
 /// Whether a workload was asked for at a rate. Capacity, knee and limit belong to a closed loop.
@@ -72,8 +73,9 @@ pub(super) fn busy(of: &[Evidence]) -> String {
 
 /// What led to knee and limit, beside the table of candidates.
 pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
-    let because = found.bottleneck.because.iter().map(reason);
-    found.knee.iter().map(knee).chain(because).chain(help(found)).collect()
+    let bottleneck = &found.bottleneck;
+    let because = bottleneck.because.iter().map(|of| reason(of, &bottleneck.levels));
+    found.knee.iter().map(|of| knee(of, found)).chain(because).chain(help(found)).collect()
 }
 
 /// The intervention that gives a server more.
@@ -111,37 +113,42 @@ fn help(found: &WorkloadFindings) -> Option<String> {
         _ => "",
     };
     Some(format!(
-        "What would help: if {} took half of the time, goodput would be about {} req/s{clients}{then}{tried}.{see}",
+        "What would help: if each request spent half the time in {}, goodput would be about {} req/s{clients}{then}{tried}.{see}",
         limits(named),
         short(of.rps)
     ))
 }
 
-/// The same in a few words, which have room behind the name of the limit: `predicted if halved: 466 req/s`.
+/// The same in a few words, which have room behind the name of the limit: `at half the time ≈ 466 req/s`.
 pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
     let then = of.then.as_ref().map_or_else(String::new, |then| format!(", then {then}"));
-    Some(format!("predicted if halved: {} req/s{then}", short(of.rps)))
+    Some(format!("at half the time ≈ {} req/s{then}", short(of.rps)))
 }
 
-/// `30.5 of 32 clients`.
+/// `30.5 of 32 clients wait`.
 fn blocked_in_short(of: &Blocked) -> String {
-    format!("{:.1} of {}", of.count.min(of.clients.into()), count(of.clients, "client"))
+    let clients = count(of.clients, "client");
+    match of.count {
+        Some(waiting) => format!("{:.1} of {clients} wait", waiting.min(of.clients.into())),
+        None => format!("at {clients}"),
+    }
 }
 
 /// What a service shows from outside.
 fn blocked(of: &Blocked) -> String {
-    let mut said = format!("At {} {}: {:.1}.", count(of.clients, "client"), of.seen, of.count);
+    let number = of.count.map_or_else(String::new, |count| format!(": {count:.1}"));
+    let mut said = format!("At {} {}{number}.", count(of.clients, "client"), of.seen);
     if let Some(thread) = &of.thread {
         said += &format!(" The busiest thread is {thread}.");
     }
     if let Some(at_once) = of.at_once {
         said += &format!(
-            " Served at once are {at_once:.1} requests (highest goodput × median latency of one client)."
+            " About {at_once:.1} requests are served concurrently (highest goodput × median latency of one client)."
         );
     }
     if !of.may_read {
-        said += " The system calls of its threads could not be read: that takes its user, or CAP_SYS_PTRACE.";
+        said += " The system calls of its threads could not be read: run weir as the user of the service, or with CAP_SYS_PTRACE.";
     }
     if let Some(does) = of.served {
         said += &format!(" The requests being served are {does}.");
@@ -159,20 +166,22 @@ fn seen(of: &Outside) -> String {
         (share >= 0.01).then(|| format!("{what}: {} of the time", percent(share, 0)))
     };
     let all = [
-        event("retransmits", "segments sent again"),
+        event("retransmits", "TCP retransmissions"),
         event("accept_overflows", "connections that found the accept queue full, on this machine"),
-        time(of.at("window_closed"), "clients that take no more (window closed)"),
-        time(of.collector, "the garbage collector computes"),
-        time(of.silent(50.0), "nobody gets an answer for 50 ms and longer"),
+        time(of.at("window_closed"), "receive window of a client closed"),
+        time(of.collector, "garbage collection"),
+        time(of.silent(50.0), "gaps of 50 ms or more without any answer"),
     ];
     format!("Also seen: {}.", all.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
-/// What led to the conclusion.
-fn reason(of: &Reason) -> String {
-    let added = |growth: &Growth, where_to: String| {
+/// What led to the conclusion, which was drawn at these levels.
+fn reason(of: &Reason, levels: &[u32]) -> String {
+    let added = |growth: &Growth, which: String| {
         let Growth { of_each, low, high, .. } = growth;
-        format!("Of each client added, {of_each:.2} {where_to} (from {low} to {high} clients).")
+        format!(
+            "From {low} to {high} clients, each added client increased by {of_each:.2} the number of {which}."
+        )
     };
     let busy = |resource: &str, utilization, why: &str| {
         format!("The utilization of {resource} is {}, {why}.", percent(utilization, 0))
@@ -188,38 +197,41 @@ fn reason(of: &Reason) -> String {
         }
         Reason::OneClient => "There is one client, which waits for nobody.".to_owned(),
         Reason::NobodyWaits { clients, waiting, each } => format!(
-            "At {clients} clients {} of them wait, and each gets {} of what one alone gets.",
+            "At {clients} clients {} of them wait; the goodput per client is {} of that of a single client.",
             percent(*waiting, 0),
             percent(*each, 0)
         ),
-        Reason::Queue(growth) => added(growth, format!("wait for {}", growth.resource)),
-        Reason::InStore(growth) => added(growth, format!("are in the store, in {}", growth.resource)),
-        Reason::Unaccounted(growth) => added(growth, "are in no place that was read".to_owned()),
+        Reason::Queue(growth) => added(growth, format!("clients that wait for {}", growth.resource)),
+        Reason::InStore(growth) => added(growth, format!("clients that are served by {}", growth.resource)),
+        Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { resource, is_named: true, .. } => {
-            format!("Slowing {resource} reduced goodput as predicted. Nothing else names it: not confirmed.")
+            format!(
+                "Slowing {resource} reduced goodput as predicted. No queue or wait points to it, so it is supported, not confirmed."
+            )
         }
         Reason::Followed { resource, utilization, .. } => format!(
             "Slowing {resource} reduced goodput as predicted, but its utilization is {}, below the 85 % from which it is named.",
             percent(*utilization, 0)
         ),
         Reason::SaturatedAtMost { resource, utilization, clients } => format!(
-            "At {} {resource} is {} busy. The levels that decide do not show it, so it is only suspected.",
+            "At {} {resource} is {} busy. The limit is determined at {}; there the data do not support it, so it is only suspected.",
             count(*clients, "client"),
-            percent(*utilization, 0)
+            percent(*utilization, 0),
+            format::levels(levels)
         ),
         Reason::NotBusy { resource, utilization } => {
             busy(resource, *utilization, "below the 95 % from which it would explain the queue")
         }
         Reason::DemandVaries { resource, utilization, variation } => {
-            let one = "but only one level decides, so its demand at another is not known".to_owned();
+            let one = "but the limit is determined at one level, so whether its demand per request varies is not known".to_owned();
             let several =
-                |by| format!("but what a request takes of it varies by {} over these levels", percent(by, 0));
+                |by| format!("but its demand per request varies by {} over these levels", percent(by, 0));
             busy(resource, *utilization, &variation.map_or(one, several))
         }
         Reason::Batches { resource, waits } => format!(
-            "{} does more requests at once the more there are (batching), so it may be busy without being the limit{}.",
+            "{} handles requests in batches that grow with the load, so it may be busy without being the limit{}.",
             capitalized(resource),
-            if *waits { "; most of the time it waits for the one that is named" } else { "" }
+            if *waits { "; most of the time it waits for the named limit" } else { "" }
         ),
         Reason::Blocked(of) => blocked(of),
         Reason::Seen(of) => seen(of),
@@ -235,12 +247,24 @@ pub(super) fn between_clients((low, high): (f64, f64)) -> String {
     if low == high { String::new() } else { format!(" ({low}–{high})") }
 }
 
+/// What stands in brackets behind the knee; nothing where nothing does.
+fn knee_brackets(of: &Knee, found: &WorkloadFindings) -> &'static str {
+    let levels = found.capacity.levels();
+    let used = found.rows.iter().filter(|row| levels.contains(&row.level) || row.level == of.swept.0);
+    let repetitions = used.map(|row| row.of_runs.len()).min().unwrap_or(0);
+    match between_clients(of.ends).is_empty() {
+        true => "",
+        false if repetitions < RUNS_LEAST => " In brackets: lowest and highest repetition.",
+        false => " In brackets: 95 % interval over repetitions.",
+    }
+}
+
 /// The knee by four methods.
-fn knee(of: &Knee) -> String {
+fn knee(of: &Knee, found: &WorkloadFindings) -> String {
     let said = |value: Option<f64>| known(value, format::clients);
     format!(
         "Knee, in clients: {}{} where the two asymptotic bounds cross, {} by a broken-stick fit, {} by Kleinrock’s power, {} by Kneedle (levels \
-         {}–{}).{} In brackets: 95 % interval over repetitions.",
+         {}–{}).{}{}",
         format::clients(of.clients),
         between_clients(of.ends),
         said(of.broken_stick),
@@ -248,7 +272,8 @@ fn knee(of: &Knee) -> String {
         said(of.kneedle),
         of.swept.0,
         of.swept.1,
-        if of.sharp { "" } else { " They differ by more than 2×, so the knee is uncertain." }
+        if of.sharp { "" } else { " They differ by more than 2×, so the knee is uncertain." },
+        knee_brackets(of, found)
     )
 }
 
@@ -263,7 +288,7 @@ fn states(of: &[(String, f64)]) -> String {
 pub(super) fn sessions(of: &Dominant) -> String {
     let means = WAITS.iter().find(|wait| wait.name == of.class).map_or(UNKNOWN, |wait| wait.means);
     format!(
-        "At {} {} had on average {:.1} sessions, {:.1} of them at work. Most {} in {}: {:.1} ({}). This means: {means}.",
+        "At {} {} had on average {:.1} sessions, {:.1} of them inside a statement (computing or waiting). Most {} in {}: {:.1} ({}). This means: {means}.",
         format::levels(&of.levels),
         of.part,
         of.sessions,
@@ -314,11 +339,11 @@ pub(super) fn between(of: &UnderLimit) -> String {
     }
 }
 
-/// How many published rows break Little's law.
-pub(super) fn breaking(sweep: &PublishedSweep) -> String {
+/// How many published rows deviate from Little's law.
+pub(super) fn deviating(sweep: &PublishedSweep) -> String {
     match sweep.checked() {
         0 => "no row can be checked by Little’s law".to_owned(),
-        checked => format!("{} of {checked} rows break Little’s law by more than 5 %", sweep.off()),
+        checked => format!("{} of {checked} rows deviate from Little’s law by more than 5 %", sweep.off()),
     }
 }
 
@@ -326,10 +351,10 @@ pub(super) fn breaking(sweep: &PublishedSweep) -> String {
 pub(super) fn published(sweep: &PublishedSweep) -> String {
     let PublishedSweep { report, system, workload, findings, .. } = sweep;
     let known = |what: &str, of: &str| if of.is_empty() { String::new() } else { format!(" {what} {of}") };
-    let (report, system) = (known("in report", report), known("of", system));
+    let (report, system) = (known("in report", report), known("on system", system));
     let residuals = sweep.residuals().map_or_else(String::new, |of| format!(" ({of})"));
-    let breaking = capitalized(&breaking(sweep));
-    let mut said = format!("Published{report} as {workload}{system}. {breaking}{residuals}.");
+    let deviating = capitalized(&deviating(sweep));
+    let mut said = format!("Published{report}: workload {workload}{system}. {deviating}{residuals}.");
     for AuditFinding { cause, reason, to_be_sure, .. } in findings {
         said += &format!(" Consistent with {cause}: {reason}. To be sure: {to_be_sure}");
     }
@@ -348,8 +373,8 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 }
 
 /// How to read the plots at the beginning of the page.
-pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (of two: their range). Band: interval of the throughput on the card. Thin lines: throughput at which a resource is 100 % busy. \
-    Vertical dashed line: the knee. Hollow: too many errors, or over capacity; such a level does not count for throughput and knee. No point: no trial succeeded.";
+pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (of two: their range). Band: interval of the throughput (goodput) on the card. Thin lines: throughput at which a resource is 100 % busy. \
+    Vertical dashed line: the knee. Hollow: too many errors, or over capacity; such a level does not count for throughput and knee. No point: all trials failed.";
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";
@@ -362,7 +387,7 @@ pub(super) fn time_series_caption(of: &TimeSeries) -> String {
     format!("Repetition {repetition} at {clients}, in bins of {secs} s. {}{cut}", of.said)
 }
 
-/// The trials without numbers, and why.
+/// The trials that failed, and why.
 pub(super) fn failures(rows: &[&Row]) -> Vec<String> {
     let mut causes: BTreeMap<&str, Vec<(&Row, u32)>> = BTreeMap::new();
     for row in rows {
@@ -372,7 +397,7 @@ pub(super) fn failures(rows: &[&Row]) -> Vec<String> {
         let trials: u32 = failed.iter().map(|(_, trials)| trials).sum();
         let planned: u32 = failed.iter().map(|(row, _)| row.planned).sum();
         let levels: Vec<u32> = failed.iter().map(|(row, _)| row.level).collect();
-        format!("{trials} of {} at {} without numbers: {why}.", count(planned, "trial"), each_level(&levels))
+        format!("{trials} of {} at {} failed: {why}.", count(planned, "trial"), each_level(&levels))
     };
     causes.into_iter().map(sentence).collect()
 }

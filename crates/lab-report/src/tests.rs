@@ -304,8 +304,8 @@ fn published_rows_stand_beside_the_measured_ones_at_every_level_of_either() {
         beside.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).skip(2).collect();
     assert_eq!(levels, ["1", "2", "3", "4", "8", "16", "32"]);
     for said in [
-        "Published in report 007 as get of old.",
-        "1 of 3 rows break Little’s law by more than 5 %",
+        "Published in report 007: workload get on system old.",
+        "1 of 3 rows deviate from Little’s law by more than 5 %",
         "rows from different runs",
         "To be sure: ",
         "| 3 | 250 | – | – | 24.0 ms | – | 90 % | – | – | – | +100.00 % | – | a strange one |",
@@ -325,7 +325,7 @@ fn published_rows_stand_beside_the_measured_ones_at_every_level_of_either() {
 }
 
 #[test]
-fn a_page_with_published_rows_opens_with_them_and_with_how_many_break_littles_law() {
+fn a_page_with_published_rows_opens_with_them_and_with_how_many_deviate_from_littles_law() {
     let results = with_printed(
         "007,old,get,1,100,10.0,40.5,,,\n007,old,get,3,250,24.0,90,,,\n007,old,put,8,260,30.8,99,,,\n",
     );
@@ -334,10 +334,10 @@ fn a_page_with_published_rows_opens_with_them_and_with_how_many_break_littles_la
     let [get, put] =
         ["| get |", "| put |"].map(|of| front.lines().find(|line| line.starts_with(of)).unwrap());
     assert!(
-        get.contains("| 250 req/s; measured 2.00×; 1 of 2 rows break Little’s law by more than 5 %"),
+        get.contains("| 250 req/s; measured 2.00×; 1 of 2 rows deviate from Little’s law by more than 5 %"),
         "{get}"
     );
-    assert!(put.contains("| 260 req/s; measured 1.92×; 0 of 1 rows break Little’s law"), "{put}");
+    assert!(put.contains("| 260 req/s; measured 1.92×; 0 of 1 rows deviate from Little’s law"), "{put}");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn a_workload_may_have_another_name_in_print() {
     let mut results = with_printed("007,old,get_capped,1,100,10.0,,,,\n");
     assert!(!file(&results, "report.md").contains("### Published beside measured"));
     results.workloads[0].published = Some("get_capped".into());
-    assert!(file(&results, "report.md").contains("as get\\_capped of old"));
+    assert!(file(&results, "report.md").contains("workload get\\_capped on system old"));
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn what_came_of_the_selftest_is_always_said() {
         (broke(), "could not be run: weir selftest: it ended without a report: no room.", true),
         (Some(Selftest::Skipped), "skipped (--no-selftest).", false),
         (Some(Selftest::Simulated), "not needed, the target is simulated", false),
-        (None, "Not known: these results are older than the selftest.", false),
+        (None, "Not known: these results were recorded before weir had this test.", false),
     ] {
         for page in proved(selftest.clone()).iter().take(2) {
             let (_, section) = page.split_once("Accuracy of the load generator").unwrap();
@@ -550,7 +550,7 @@ fn an_open_loop_shows_what_was_offered_and_how_late_it_was_sent() {
     }
     let page = file(&results, "report.md");
     let (front, put) = page.split_once("\n## put").unwrap();
-    for said in ["| 240 req/s; offered; over capacity at 1 client; p50 ", " at 32 clients |"] {
+    for said in ["| 240 req/s offered; over capacity at 1 client; p50 ", " at 32 clients |"] {
         assert!(front.contains(said), "{said:?} is missing in {front}");
     }
     for said in [
@@ -575,6 +575,24 @@ fn an_open_loop_shows_what_was_offered_and_how_late_it_was_sent() {
     }
     let page = file(&results, "report.md");
     let front = page.split_once("\n## put").unwrap().0;
-    assert!(front.contains("of 240 req/s offered; over capacity at 1, 2, 4, 8, 16, 32 clients"), "{front}");
+    assert!(
+        front.contains(" req/s completed; 240 req/s offered; over capacity at 1, 2, 4, 8, 16, 32 clients"),
+        "{front}"
+    );
     assert!(!front.contains("| 240 req/s"), "{front}");
+}
+
+#[test]
+fn a_knee_says_what_its_brackets_are_or_why_there_is_none() {
+    let of = |stations: &str, levels: &[u32], repetitions| {
+        file(&sweep(&model(stations), &["get"], levels, repetitions, "300ms"), "report.md")
+    };
+    let knee = |repetitions| of("cpu 1 1ms, delay 0 4ms", &[1, 4, 16, 64], repetitions);
+    assert!(knee(3).contains(" In brackets: 95 % interval over repetitions."));
+    assert!(knee(2).contains(" In brackets: lowest and highest repetition."));
+    assert!(!knee(1).contains("In brackets: ") && knee(1).contains("Knee, in clients: "));
+    let few = of("cpu 1 1ms", &[1, 64], 1);
+    assert!(few.contains("| unknown; fewer than three valid levels |"), "{few}");
+    let many = of("cpu 1 1ms", &[16, 32, 64], 1);
+    assert!(many.contains("| unknown; the lowest level already has over half of the capacity |"), "{many}");
 }

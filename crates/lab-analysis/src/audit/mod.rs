@@ -396,7 +396,7 @@ fn different_runs<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     Some((case.open.clone(), reason))
 }
 
-/// Some requests failed, and the row misses the law by more than 5 %, and by more than now, if its throughput counts
+/// Some requests failed, and the row deviates from the law by more than 5 %, and by more than now, if its throughput counts
 /// successes alone.
 fn errors_as_throughput<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let rates = |row: &AuditedRow| Some((row.printed.throughput_rps?.value, row.goodput_rps()?));

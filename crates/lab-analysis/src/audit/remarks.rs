@@ -20,7 +20,7 @@ const USES: [Use; 2] =
 pub(super) fn remarks(rows: &[AuditedRow]) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(at(rows, AuditedRow::rounding_decides).map(|at| {
-        format!("The printed digits do not decide whether the row at {at} is off by more than 5 %.")
+        format!("The printed digits do not decide whether the row at {at} deviates by more than 5 %.")
     }));
     remarks.extend(rows.iter().filter_map(failures));
     let alone = rows.iter().find(|row| row.printed.clients == Some(1)).and_then(|row| row.printed.latency_ms);
@@ -50,8 +50,8 @@ pub(super) fn remarks(rows: &[AuditedRow]) -> Vec<String> {
 fn failures(row: &AuditedRow) -> Option<String> {
     let counted = match row.counted {
         _ if row.residual.is_none() => "",
-        Counted::Attempts => "; its throughput is read as of all requests, which misses the law by less",
-        Counted::Successes => "; its throughput is read as of successes, which misses the law by less",
+        Counted::Attempts => "; its throughput is read as of all requests, which deviates less from the law",
+        Counted::Successes => "; its throughput is read as of successes, which deviates less from the law",
     };
     let (at, failed) = (clients(row.printed.clients), row.failed_share()? * 100.0);
     Some(format!("At {at} {failed:.0} % of the requests failed: the row tells of failures, too{counted}."))

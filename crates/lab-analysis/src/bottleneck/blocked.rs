@@ -42,8 +42,8 @@ pub struct Blocked {
     pub grade: Grade,
     /// What is seen there: `threads wait for another thread`.
     pub seen: &'static str,
-    /// How many, at the most clients.
-    pub count: f64,
+    /// How many, at the most clients; `None` where what is seen is no number of clients or threads.
+    pub count: Option<f64>,
     /// These.
     pub clients: u32,
     /// How many requests are served at once: goodput × latency of one client; `None` where one client alone was not measured.
@@ -178,7 +178,13 @@ impl Sweep<'_> {
         }
     }
 
-    fn blocked(&self, grade: Grade, seen: &'static str, count: f64, served: Option<&'static str>) -> Blocked {
+    fn blocked(
+        &self,
+        grade: Grade,
+        seen: &'static str,
+        count: Option<f64>,
+        served: Option<&'static str>,
+    ) -> Blocked {
         // Of a delay any number is served at once.
         let at_once = self.at_once.filter(|_| grade != Grade::Delay);
         let Outside { may_read, ref busiest_thread_is, .. } = *self.high;
@@ -203,18 +209,19 @@ impl Sweep<'_> {
     fn pauses(&self) -> Option<Evidence> {
         let is_seen = self.silent() >= PAUSED;
         let seen = match self.high.collector {
-            share if share >= HALF => "the garbage collector computes",
+            share if share >= HALF => "the garbage collector computes for at least half of the time",
             _ => return None,
         };
         let grade = if is_seen { Grade::Supported } else { Grade::Suspected };
-        Some(self.evidence(Limit::Pauses, self.blocked(grade, seen, 1.0, None)))
+        Some(self.evidence(Limit::Pauses, self.blocked(grade, seen, None, None)))
     }
 
     /// Its threads together want a core all of the time, and do not get it: others compute, too.
     fn full_processor(&self) -> Option<Evidence> {
         (self.high.computing >= WHOLE_THREAD).then(|| {
             let seen = "threads compute or wait for a core";
-            self.evidence(Limit::ServerCpu, self.blocked(Grade::Suspected, seen, self.high.computing, None))
+            let blocked = self.blocked(Grade::Suspected, seen, Some(self.high.computing), None);
+            self.evidence(Limit::ServerCpu, blocked)
         })
     }
 
@@ -222,7 +229,12 @@ impl Sweep<'_> {
     fn full_thread(&self) -> Option<Evidence> {
         let grade = if self.computes() { Grade::Supported } else { Grade::Suspected };
         (self.high.busiest_thread >= WHOLE_THREAD && self.processor >= AT_LEAST).then(|| {
-            let blocked = self.blocked(grade, "threads compute all of the time", 1.0, None);
+            let blocked = self.blocked(
+                grade,
+                "one thread computes, or waits for a core, nearly all of the time",
+                None,
+                None,
+            );
             self.evidence(Limit::OneThread, blocked)
         })
     }
@@ -234,7 +246,7 @@ impl Sweep<'_> {
         if growth < LIKELY {
             return None;
         }
-        let count = self.high.at(place.name);
+        let count = Some(self.high.at(place.name));
         // Goodput that grows with the clients has no limit yet.
         if self.is_linear() {
             let limit = if place.limit == Limit::ServerLock { Limit::Timer } else { place.limit };
@@ -273,12 +285,17 @@ impl Sweep<'_> {
         }
         if self.is_linear() {
             let seen = "requests wait without a thread";
-            return self
-                .evidence(Limit::Timer, self.blocked(Grade::Delay, seen, f64::from(self.clients), None));
+            let blocked = self.blocked(Grade::Delay, seen, Some(f64::from(self.clients)), None);
+            return self.evidence(Limit::Timer, blocked);
         }
         let waiting = f64::from(self.clients) - self.at_once.unwrap_or(0.0);
         if self.silent() >= HALF {
-            let blocked = self.blocked(Grade::Suspected, "nobody gets an answer for long", 1.0, None);
+            let blocked = self.blocked(
+                Grade::Suspected,
+                "long gaps between answers take at least half of the time",
+                None,
+                None,
+            );
             return self.evidence(Limit::Pauses, blocked);
         }
         let limit = if self.serves_one() { Limit::ServerLock } else { Limit::Pool };
@@ -287,7 +304,10 @@ impl Sweep<'_> {
         let is_seen = limit == Limit::Pool && served.is_some_and(|(.., count)| self.agrees(count));
         let grade = if is_seen { Grade::Supported } else { Grade::Suspected };
         let does = served.map(|(does, ..)| does).filter(|_| is_seen);
-        self.evidence(limit, self.blocked(grade, "requests wait without a thread", waiting.max(0.0), does))
+        self.evidence(
+            limit,
+            self.blocked(grade, "requests wait without a thread", Some(waiting.max(0.0)), does),
+        )
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn help(
             let blocked = named.first()?.blocked.as_ref()?;
             let row = usable(rows).next_back()?;
             // Clients that are delayed are back sooner by half of the delay.
-            let delayed = (blocked.count / f64::from(row.level)).min(1.0);
+            let delayed = (blocked.count? / f64::from(row.level)).min(1.0);
             (row.rps() / (1.0 - delayed / 2.0), Some(row.level))
         }
         _ => return None,

@@ -12,7 +12,7 @@ const TARGET_BUSY: f64 = 0.9;
 const GENERATOR_IDLE: f64 = 0.5;
 
 pub(super) fn check(case: &OfWorkload) -> Checked {
-    let Some(best) = best(usable(case.rows)) else { return Checked::not_checked("no level has numbers") };
+    let Some(best) = best(usable(case.rows)) else { return Checked::not_checked("no level is valid") };
     let own = busiest(best, |kind| kind == ResourceKind::Generator);
     let busy =
         own.map_or_else(String::new, |(_, share)| format!("; the generator was {:.0} % busy", share * 100.0));

@@ -29,7 +29,7 @@ pub(super) fn little(case: &OfRow) -> Checked {
         ),
         _ => format!("throughput × latency accounts for {share} {more} clients than there were"),
     };
-    Checked::fail(seen, "All time in the window is accounted for, so figures are wrong: please report it.")
+    Checked::fail(seen, "This is a fault of weir: Little’s law must hold. Please report it.")
 }
 
 pub(super) fn percentiles(case: &OfRow) -> Checked {
@@ -42,7 +42,7 @@ pub(super) fn percentiles(case: &OfRow) -> Checked {
         return Checked::not_checked("no request completed");
     }
     let wrong = all.find_map(|(name, latency)| Some(format!("latency of {name}: {}", disorder(&latency)?)));
-    Checked::unless(wrong, "The histogram is wrong or too short: please report it with results.json.")
+    Checked::unless(wrong, "The histogram is wrong or too short. Please report it with results.json.")
 }
 
 /// What is out of order in a distribution.
@@ -91,10 +91,7 @@ pub(super) fn errors(case: &OfRow) -> Checked {
         Some(below) => format!("stay at {} clients or fewer (--levels)", below.level),
         None => "begin with fewer clients (--levels)".to_owned(),
     };
-    Checked::fail(
-        seen,
-        format!("{class}Look its cause up in docs/method.md; {below}, or give the target what it lacks."),
-    )
+    Checked::fail(seen, format!("{class}Look its cause up in docs/method.md; {below}, or remove the cause."))
 }
 
 /// Of its requests' time, how much the generator may wait for a core or send late.
@@ -108,11 +105,11 @@ pub(super) fn on_time(case: &OfRow) -> Checked {
     };
     let percent = share * 100.0;
     if share <= LATE_MAX || send_lag.us_p99 <= LAG_US_P99_MIN {
-        return Checked::pass(format!("{percent:.1} % of the latency is lateness"));
+        return Checked::pass(format!("send lag is {percent:.1} % of the latency"));
     }
     let (mean, p99) = (micros(send_lag.us_mean), micros(send_lag.us_p99));
     Checked::fail(
-        format!("{percent:.1} % of the latency is the generator’s own lateness (mean {mean}, p99 {p99})"),
+        format!("send lag is {percent:.1} % of the latency (mean {mean}, p99 {p99})"),
         "Give the generator more cores, with [cores] in the experiment, or lower --rate in the workload’s args. \
          Service times do not contain it.",
     )
@@ -195,7 +192,7 @@ pub(super) fn machine(case: &OfRow) -> Checked {
     if stolen > STEAL_LIMIT && stolen_secs >= TICKS_SECS {
         return Checked::fail(
             format!("the hypervisor took {stolen_percent:.2} % of our cores"),
-            "Repeat when other virtual machines are idle, or use a machine of its own.",
+            "Repeat when other virtual machines are idle, or use a dedicated machine.",
         );
     }
     let foreign = most(&|trial| Some(of_cores(trial, "busy")? - ours(trial)?));
@@ -207,7 +204,7 @@ pub(super) fn machine(case: &OfRow) -> Checked {
         );
     }
     if most(&swapped).is_some_and(|(pages, _)| pages > 0.0) {
-        return Checked::fail("the machine swapped", "Give it more memory, or the target less to keep.");
+        return Checked::fail("the machine swapped", "Add memory, or use less data.");
     }
     let others = foreign.map_or(String::new(), |_| format!(", other processes {foreign_percent:.0} %"));
     Checked::pass(format!("steal {stolen_percent:.2} %{others}"))
@@ -220,7 +217,7 @@ pub(super) fn mix(case: &OfRow) -> Checked {
     if case.ran.iter().all(|(_, load)| load.attempts == 0) {
         return Checked::not_checked("no request completed");
     }
-    let remedy = "By chance alone one row in a few hundred does this: repeat it. If it stays, some operations wait \
+    let remedy = "This happens by chance in one of a few hundred rows: repeat it. If it happens again, some operations wait \
                   longer than the window.";
     Checked::unless(case.ran.iter().find_map(|(_, load)| another_mix(load)), remedy)
 }
@@ -242,7 +239,7 @@ fn another_mix(load: &LoadReport) -> Option<String> {
         let slack = if share == 0.0 { 0.0 } else { f64::from(load.clients) };
         let (of_all, asked) = (seen / attempts * 100.0, share * 100.0);
         ((seen - attempts * share).abs() > SIGMAS * sigma + slack)
-            .then(|| format!("{of_all:.1} % of the requests were {name}, {asked:.1} % were asked for"))
+            .then(|| format!("{of_all:.1} % of the requests were {name}, {asked:.1} % were requested"))
     })
 }
 

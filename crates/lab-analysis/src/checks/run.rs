@@ -14,12 +14,8 @@ pub(super) fn complete(case: &OfWorkload) -> Checked {
         _ if planned == 0 => Checked::not_checked("nothing was planned"),
         None => Checked::pass(trials),
         Some(first) => Checked::fail(
-            format!(
-                "{} of {trials} without numbers, at {} first",
-                planned - ran,
-                count(first.level, "client")
-            ),
-            "The reason is below the table of levels; remove it and run the experiment again.",
+            format!("{} of {trials} failed, the first at {}", planned - ran, count(first.level, "client")),
+            "The cause is below the table of levels; fix it and run the experiment again.",
         ),
     }
 }

@@ -48,7 +48,7 @@ fn a_level_without_numbers_and_too_few_runs_are_failures() {
     check(
         "complete",
         |results| results.trials.retain(|trial| trial.level != 8),
-        "failed: 3 of 15 trials without numbers, at 8 clients first",
+        "failed: 3 of 15 trials failed, the first at 8 clients",
     );
     check("repetitions", |_| {}, "passed: at least 3 repetitions");
     let fewer = |results: &mut Results| {
@@ -211,7 +211,7 @@ fn lateness_of_an_open_loop_fails_where_it_shows_in_the_latency() {
     assert_eq!(late(&lag(200.0, 900.0)), None, "0.6 % of the latency");
     assert_eq!(late(&lag(400.0, 49.0)), None, "no thread wakes sooner");
     let found = lag(400.0, 900.0);
-    let said = "1.2 % of the latency is the generator’s own lateness (mean 400 µs, p99 900 µs)";
+    let said = "send lag is 1.2 % of the latency (mean 400 µs, p99 900 µs)";
     assert_eq!(late(&found), Some(said));
     assert!(found.rows[4].usable());
 }

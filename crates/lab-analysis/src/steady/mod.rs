@@ -40,7 +40,7 @@ fn over_capacity(case: &OfRow) -> Option<Checked> {
              {through} went through; the longest waiting request was due for {due} at the end, {more} more than at \
              the start)"
         ),
-        "Offer less, or use more connections if the target can take it; until then only service times say something of it.",
+        "Offer less, or use more connections if the target can take it; until then use only the service times.",
     ))
 }
 
@@ -93,13 +93,13 @@ impl<'a> Judged<'a> {
             {
                 let (cut, bias) = (self.secs(reached.cut), signed(*bias));
                 let why = format!(
-                    "the first {cut} of {window} s still belong to the warm-up, and move {name} by {bias}"
+                    "the first {cut} of {window} s still belong to the warm-up, and change {name} by {bias} on average"
                 );
                 Checked::fail(why, self.longer_warm_up(reached.cut))
             }
-            Verdict::Steady(_) => Checked::pass(format!("nothing moves within {window} s")),
+            Verdict::Steady(_) => Checked::pass(format!("no trend within {window} s")),
             Verdict::TooShort { figure, bins_needed, .. } => Checked::not_checked(format!(
-                "nothing moves within {window} s by more than noise, but {}",
+                "no trend within {window} s, but {}",
                 self.too_short(figure, *bins_needed)
             )),
         }

@@ -58,7 +58,10 @@ fn the_worst_run_of_a_row_decides_and_the_row_is_marked_not_thrown_away() {
 #[test]
 fn a_warm_up_in_the_window_fails_only_if_it_moves_a_mean() {
     let (why, remedy) = failed(&swept(|_, second| if second < 6 { 0.7 } else { 1.0 }));
-    assert_eq!(why, "the first 6 of 30 s still belong to the warm-up, and move goodput by -6.0 %");
+    assert_eq!(
+        why,
+        "the first 6 of 30 s still belong to the warm-up, and change goodput by -6.0 % on average"
+    );
     assert!(remedy.contains("s or more (--warmup"), "{remedy}");
     // Also where the rest is too noisy to be known well.
     let noise = noisy(30, 0.1);
@@ -141,7 +144,10 @@ fn what_was_told_in_tenths_of_a_second_is_judged_and_shown_in_seconds() {
 
     let results = in_tenths(|tenth| if tenth < 6 { 0.7 } else { 1.0 });
     let (why, remedy) = failed(&results);
-    assert_eq!(why, "the first 0.6 of 3 s still belong to the warm-up, and move goodput by -6.0 %");
+    assert_eq!(
+        why,
+        "the first 0.6 of 3 s still belong to the warm-up, and change goodput by -6.0 % on average"
+    );
     assert!(remedy.contains("s or more (--warmup"), "{remedy}");
     let cut_secs = findings(&results).workloads[0].time_series.as_ref().unwrap().cut_secs;
     assert!((cut_secs - 0.6).abs() < 1e-9, "{cut_secs}");

@@ -143,7 +143,7 @@ fn in_words(of: &Verdict) -> String {
     let [a, b] = values(of);
     match ratio(of) {
         ratio if ratio.is_empty() => b,
-        ratio => format!("{b} after {a}, {ratio}"),
+        ratio => format!("{b}, base {a}, {ratio}"),
     }
 }
 
@@ -165,7 +165,7 @@ fn change(of: &Verdict) -> String {
             let direction = if *ratio > 1.0 { "higher" } else { "lower" };
             format!("{} {direction}", percent((ratio - 1.0).abs(), 1))
         }
-        Subject::Level { excluded: Excluded::NoNumbers, .. } => "no trial delivered numbers".to_owned(),
+        Subject::Level { excluded: Excluded::NoNumbers, .. } => "all trials failed".to_owned(),
         Subject::Level { error_ratios: [_, None], .. } => "no request was completed".to_owned(),
         Subject::Level { excluded: Excluded::Errors, .. } => format!("{} failed", values(of)[1]),
         Subject::Level { excluded: Excluded::OverCapacity, .. } => {
@@ -181,15 +181,15 @@ fn said(of: &Verdict, gate: &Gate) -> String {
         (Standing::Regression, _) => format!("regression: {change}"),
         (Standing::Worse, _) => format!("worse: {change}, but by less than {margin}"),
         (Standing::Better, _) => format!("better: {change}"),
-        (Standing::WithinMargin, _) => format!("not worse by {margin}"),
+        (Standing::WithinMargin, _) => format!("no loss of {margin} or more"),
         (Standing::NotComparable, _) => "not comparable: limited by the generator".to_owned(),
         (Standing::Undecided, Subject::Level { .. }) => format!("undecided: {change}"),
         (Standing::Undecided, Subject::Figure { quotient, more_runs, .. }) => {
-            let runs = if quotient.method == Method::Welch { "run" } else { "pair" };
+            let unit = if quotient.method == Method::Welch { "repetition" } else { "pair" };
             match more_runs {
-                Some(more) => format!("undecided; it takes about {}", count(*more, &format!("more {runs}"))),
-                None if quotient.interval.is_none() => format!("undecided: too few {runs}s"),
-                None => format!("undecided; it takes more than 10,000 {runs}s"),
+                Some(more) => format!("undecided; it takes about {}", count(*more, &format!("more {unit}"))),
+                None if quotient.interval.is_none() => format!("undecided: too few {unit}s"),
+                None => format!("undecided; it takes more than 10,000 {unit}s"),
             }
         }
     }
@@ -199,20 +199,20 @@ fn said(of: &Verdict, gate: &Gate) -> String {
 fn notes(comparison: &Comparison, gate: &Gate) -> Vec<String> {
     let margin = margin(gate);
     let method = match (comparison.interleaved, comparison.sequential) {
-        (false, _) => "They are Welch’s and do not contain what changed on the machine between the runs.",
-        (true, false) => "They are Student’s, of the ratios of pairs.",
+        (false, _) => "They are Welch’s and do not include changes of the machine between the runs.",
+        (true, false) => "They are Student’s, computed from the ratios of pairs.",
         (true, true) => {
-            "They are of the ratios of pairs and hold at any number of them, so that the run may end when it has seen enough."
+            "They are computed from the ratios of pairs and are valid at any number of pairs, so the run may end as soon as the verdicts are known."
         }
     };
     vec![
         format!(
-            "The intervals hold all together with 95 % ({} share the 5 %); p is corrected in the same way. {method}",
+            "All intervals together hold with 95 % (Bonferroni over {}); p is corrected in the same way. {method}",
             count(gate.tested, "figure")
         ),
         format!(
-            "A regression is a loss that is shown and may be {margin} or more. Without a loss at most one in twenty comparisons has \
-             one, and of losses of {margin} at most one in twenty is called none."
+            "A regression is a significant loss whose interval reaches {margin}, or a level at which too many requests fail. At most 5 % \
+             of comparisons without a loss report a significant one; of losses of {margin} at most 5 % are reported as smaller."
         ),
     ]
 }

@@ -70,8 +70,8 @@ pub(super) fn conclusion(comparison: &Comparison, other: usize, of: &Ratio) -> S
 
 fn verdict(comparison: &Comparison, other: usize, conclusion: Conclusion) -> String {
     match conclusion {
-        FirstMore => format!("{} more", comparison.sides[0].name),
-        OtherMore => format!("{} more", comparison.sides[other].name),
+        FirstMore => format!("higher on {}", comparison.sides[0].name),
+        OtherMore => format!("higher on {}", comparison.sides[other].name),
         NotShown => "no difference shown".to_owned(),
         NoInterval => "no interval".to_owned(),
         NotComparable => "not comparable".to_owned(),
@@ -93,7 +93,7 @@ pub(super) fn front(comparison: &Comparison) -> Vec<[String; 2]> {
     front
 }
 
-/// `capacity 0.502× (0.490–0.515), weir more, p 0.003`.
+/// `capacity 0.502× (0.490–0.515), higher on weir, p 0.003`.
 fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String {
     let at = of.at_clients.map(|clients| format!("goodput at {}", count(clients, "client")));
     let said = conclusion(comparison, other, &of.ratio);
@@ -107,7 +107,7 @@ fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String
     format!("{} {}, {said}{p}{remark}", at.as_deref().unwrap_or("capacity"), ratio(&of.ratio))
 }
 
-/// `goodput 1.100–1.321× (nginx more at 3 of 4 levels, not comparable at 1)`; nothing where no level has a ratio.
+/// `goodput 1.100–1.321× (higher on nginx at 3 of 4 levels, not comparable at 1)`; nothing where no level has a ratio.
 fn in_short(comparison: &Comparison, of: &ComparedWorkload, other: usize, measure: usize) -> Option<String> {
     let sides = of.levels.iter().filter_map(|level| level.sides[other].as_ref());
     let ratios: Vec<&Ratio> = sides.filter_map(|side| side.ratios[measure].as_ref()).collect();
@@ -152,12 +152,13 @@ pub(super) fn reading(comparison: &Comparison) -> Vec<String> {
     };
     let method = match comparison.interleaved {
         true if comparison.sequential => {
-            "The targets were measured in turns until that was enough; the interval holds at any number of repetitions."
+            "The interval is computed from the ratios of single repetitions, in which the targets were measured in turns. It is valid at \
+             any number of repetitions, so the run could end as soon as the verdicts were known."
         }
         true => {
-            "The targets were measured in turns, so it is of the ratios of single repetitions (Student’s t)."
+            "The interval is computed from the ratios of single repetitions, in which the targets were measured in turns (Student’s t)."
         }
-        false => "It does not include what changed on the machine between the runs (Welch’s t).",
+        false => "The interval (Welch’s t) does not include changes of the machine between the runs.",
     };
     let ratio = format!(
         "A ratio is the other’s figure over that of {}, of geometric means over repetitions, with its 95 % interval. {method} \
@@ -173,5 +174,5 @@ const READING: &[&str] = &[
     "CPU is the processor time of all parts of a target without the generator, over all requests, failed ones included, and \
      without the kernel’s work outside of these processes. Latency is that of all attempts, median over repetitions.",
     "A ratio in square brackets is not comparable. Where the generator was the limit, goodput is a lower bound, and latency \
-     contains the generator’s own waiting; processor time stays comparable. – was not read, or has too few repetitions.",
+     contains the generator’s own waiting; processor time stays comparable. “–”: not measured, or too few repetitions.",
 ];

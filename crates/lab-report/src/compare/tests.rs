@@ -33,9 +33,9 @@ fn the_headline_says_who_has_more_of_what_at_how_many_levels() {
     assert_eq!(lines.lines().count(), 4);
     for said in [
         "get  nginx against weir: goodput at 16 clients 0.",
-        "weir more, p ",
+        "higher on weir, p ",
         "; goodput 0.",
-        "(nginx more at 2 of 2 levels)",
+        "(higher on nginx at 2 of 2 levels)",
         "other against weir: ",
     ] {
         assert!(lines.contains(said), "{said:?} is missing in {lines}");
@@ -72,7 +72,9 @@ fn all_targets_stand_beside_each_other_at_each_level() {
         );
     }
     assert!(
-        page.contains("| 16 | nginx |") && page.contains("nginx more") && page.contains("weir more"),
+        page.contains("| 16 | nginx |")
+            && page.contains("higher on nginx")
+            && page.contains("higher on weir"),
         "{page}"
     );
     assert!(page.contains("![Processor time per request](compare.svg)"), "{page}");
@@ -87,7 +89,7 @@ fn what_the_generator_limits_stands_in_brackets() {
     let rows: Vec<&str> = page.lines().filter(|line| line.contains("[≥ 0.")).collect();
     let why = "not comparable: limited by the generator";
     assert!(!rows.is_empty() && rows.iter().all(|row| row.contains(why)), "{page}");
-    assert!(page.contains("nginx more"), "{page}");
+    assert!(page.contains("higher on nginx"), "{page}");
 }
 
 #[test]

@@ -90,8 +90,8 @@ fn verdict(row: &AuditedRow) -> String {
     let standing = match row.standing {
         AuditStanding::NotChecked => "not checked: the law needs clients, throughput and latency",
         AuditStanding::Holds => "holds",
-        AuditStanding::Below => "off: below N",
-        AuditStanding::Above => "off: above N, impossible within one run",
+        AuditStanding::Below => "deviates: below N",
+        AuditStanding::Above => "deviates: above N, impossible within one run",
     };
     match row.counted {
         Counted::Attempts => standing.to_owned(),
@@ -104,7 +104,7 @@ fn verdict(row: &AuditedRow) -> String {
 fn conclusions(sweep: &PublishedSweep) -> Vec<String> {
     let mut lines = Vec::new();
     if sweep.findings.is_empty() {
-        lines.push(if sweep.checked() == 0 { "no row can be checked" } else { "no row is off" }.to_owned());
+        lines.push(if sweep.checked() == 0 { "no row can be checked" } else { "no row deviates" }.to_owned());
     }
     for (i, AuditFinding { cause, reason, to_be_sure, .. }) in sweep.findings.iter().enumerate() {
         let which = if i == 0 { "likely cause" } else { "also" };
@@ -125,10 +125,10 @@ fn totals(table: &Table, audit: &Audit) -> Vec<String> {
         let (found, off) =
             findings.fold((0, 0), |(found, off), of| (found + of.clients.len(), off + of.explained));
         if found > 0 {
-            let explained = if cause.explains { format!(", of which {off} off") } else { String::new() };
+            let explained = if cause.explains { format!(", of which {off} deviate") } else { String::new() };
             lines.push(format!("consistent with {}: {found}{explained}", cause.name));
         }
     }
-    lines.push(format!("{off} of {checked} rows off by more than 5 %"));
+    lines.push(format!("{off} of {checked} rows deviate by more than 5 %"));
     lines
 }

@@ -14,10 +14,10 @@ fn of_the_printed_rows_more_than_half_are_off() {
     let output = audit(&[PRINTED]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
-    assert_eq!(said.lines().last(), Some("36 of 61 rows off by more than 5 %"));
+    assert_eq!(said.lines().last(), Some("36 of 61 rows deviate by more than 5 %"));
     for line in [
-        "        2        18.70       136.55     2.55  +27.67 %  off: above N, impossible within one run",
-        "consistent with whole-millisecond samples: 23, of which 20 off",
+        "        2        18.70       136.55     2.55  +27.67 %  deviates: above N, impossible within one run",
+        "consistent with whole-millisecond samples: 23, of which 20 deviate",
         "rows with clients, throughput and latency: 61; without: 4",
     ] {
         assert!(said.lines().any(|of| of == line), "{line:?} is missing in {said}");
@@ -55,7 +55,7 @@ fn what_people_have_is_read_as_it_is() {
         let file = file("it", text);
         let output = audit(&[&[file.as_str()], flags].concat());
         let said = String::from_utf8_lossy(&output.stdout);
-        let last = format!("{off} rows off by more than 5 %");
+        let last = format!("{off} rows deviate by more than 5 %");
         assert_eq!(
             said.lines().last(),
             Some(last.as_str()),
@@ -65,7 +65,7 @@ fn what_people_have_is_read_as_it_is() {
     }
     let (one, other) = (file("one", wrk), file("other", wrk));
     let said = String::from_utf8(audit(&[&one, &other]).stdout).unwrap();
-    assert_eq!(said.lines().last(), Some("0 of 2 rows off by more than 5 %"));
+    assert_eq!(said.lines().last(), Some("0 of 2 rows deviate by more than 5 %"));
 }
 
 #[test]
@@ -98,5 +98,5 @@ fn columns_that_mean_nothing_here_are_named() {
     fs::write(&path, "clients,throughput_rps,latency_us,p95_ms\n1,1000,1000,3\n").unwrap();
     let said = String::from_utf8(audit(&[path.to_str().unwrap()]).stdout).unwrap();
     assert!(said.contains("columns not used: p95_ms"), "{said}");
-    assert_eq!(said.lines().last(), Some("0 of 1 rows off by more than 5 %"));
+    assert_eq!(said.lines().last(), Some("0 of 1 rows deviate by more than 5 %"));
 }

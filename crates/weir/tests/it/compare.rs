@@ -84,10 +84,10 @@ fn two_results_are_compared_by_their_directories_or_their_files() {
     // The sentence may break anywhere.
     let sentence = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        sentence.contains("B against A: goodput at 8 clients 0.") && sentence.contains("A more, p "),
+        sentence.contains("B against A: goodput at 8 clients 0.") && sentence.contains("higher on A, p "),
         "{text}"
     );
-    assert!(sentence.contains("; goodput 0.") && sentence.contains("A more at 2 of 2 levels"), "{text}");
+    assert!(sentence.contains("; goodput 0.") && sentence.contains("higher on A at 2 of 2 levels"), "{text}");
     assert!(sentence.contains("CPU per request 2.0") || sentence.contains("CPU per request 1.9"), "{text}");
     assert!(text.contains("experiment file  ") && text.contains("Welch"), "{text}");
     assert_eq!(
@@ -104,7 +104,10 @@ fn all_targets_of_a_run_are_compared_with_its_first_and_written_where_one_says()
     run_of(&run, &[("slow", &slow), ("weir", &fast)], &["weir", "slow", "gone"]);
     let (run, files) = (run.to_str().unwrap(), out.to_str().unwrap());
     let text = said(&weir(&["compare", run, "--out", files]));
-    assert!(text.contains("slow against weir: ") && text.contains("slow more at 2 of 2 levels"), "{text}");
+    assert!(
+        text.contains("slow against weir: ") && text.contains("higher on slow at 2 of 2 levels"),
+        "{text}"
+    );
     assert!(text.contains("Targets without results: gone."), "{text}");
     assert!(text.ends_with(&format!("comparison: {}\n", out.join("compare.html").display())), "{text}");
     for name in ["compare.html", "compare.md", "compare.svg"] {

@@ -29,7 +29,7 @@ const ROWS: &[Row] = &[
         |_| node("downstream.js"),
         &["a pool of 2, ", "downstream service, "],
     ),
-    ("refusals", |_| node("fast_failure.js"), &["the server refuses requests"]),
+    ("refusals", |_| node("fast_failure.js"), &["unknown: requests fail fast"]),
     (
         "threads that compute in Python",
         |_| in_python("gil.py"),

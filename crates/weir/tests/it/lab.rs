@@ -182,7 +182,7 @@ fn printed_rows_are_read_beside_the_experiment_and_kept_with_the_results() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let kept = results(&out).published;
     assert_eq!(kept.iter().map(|row| (&*row.report, row.clients)).collect::<Vec<_>>(), [("007", Some(1))]);
-    assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("Published in report 007 as put"));
+    assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("report 007: workload put"));
     for (from, to, complaint) in [
         ("table.csv", "tables.csv", "cannot read the published results"),
         ("\"007\"", "\"7\"", "has no row of report `7`; hint: "),
