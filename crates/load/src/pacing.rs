@@ -26,7 +26,7 @@ pub struct Pacing {
     #[arg(long, value_name = "TIME:RATE,…", conflicts_with_all = ["think", "rate", "window", "warmup"], group = "open")]
     pub stages: Option<Stages>,
 
-    /// Gaps between the requests of an open loop: constant, or poisson for random ones
+    /// Arrivals of an open loop: constant (even gaps) or poisson (a Poisson process)
     #[arg(
         long,
         value_name = "HOW",

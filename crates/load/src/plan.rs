@@ -42,7 +42,7 @@ pub struct Plan {
     #[command(flatten)]
     pub pacing: Pacing,
 
-    /// Threads that drive the clients; one is enough for about 150k requests per second with short values
+    /// Threads that drive the clients; one can send about 200k requests per second with short values
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024), help_heading = "Load")]
     pub threads: u32,
 
@@ -58,7 +58,7 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
-    /// Operations, keys and values of a key-value server; --list shows the workloads [default: get_popular, if another flag of this group is given; else the URL itself is requested]
+    /// Workload: operations, keys and values for a key-value server (see --list) [default: get_popular, if another flag of this group is given; else the URL itself is requested]
     #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
     pub workload: Option<&'static Workload>,
 
@@ -82,7 +82,7 @@ pub struct Plan {
     #[arg(long, value_name = "SIZE", help_heading = KEY_VALUE)]
     pub value_size: Option<ValueSize>,
 
-    /// When a client connects: once, or each, for a new connection with each request
+    /// Connections: once (keep-alive), or each (a new one for each request)
     #[arg(long, value_name = "WHEN", default_value = "once", help_heading = "Connections")]
     pub connect: Connect,
 
@@ -111,7 +111,7 @@ pub struct Plan {
     #[arg(long, value_name = "WHICH", default_value = "none", hide_default_value = true, help_heading = KEY_VALUE)]
     pub verify: Verify,
 
-    /// Record all operations and check them after the run: linearizability; the exit code is 1 if it is violated
+    /// Record all operations and check them after the run; WHAT is linearizability. The exit code is 1 if it is violated
     #[arg(long = "check", value_name = "WHAT", help_heading = KEY_VALUE)]
     pub check_for: Option<Check>,
 

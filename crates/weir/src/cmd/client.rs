@@ -35,11 +35,11 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// A PEM file of who signed the server's certificate [default: whom this machine trusts]
+    /// CA certificates to trust (PEM) [default: those this machine trusts]
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
 
-    /// How long a request is repeated while the server cannot be reached or has no room
+    /// How long a request is repeated while the server cannot be reached or answers 408, 429, 503 or 504
     #[arg(long, value_name = "TIME", default_value = "60s")]
     retry: Span,
 }

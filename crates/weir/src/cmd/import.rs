@@ -33,8 +33,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Write the lines of an export to a server
 ///
-/// Lines are the operations of POST /batch; what weir export adds to them is understood. A line that is written twice has the same
-/// effect, so an import that was cut short may be begun again.
+/// Lines are the operations of POST /batch; what weir export adds to them is understood. Importing a line twice has the same
+/// effect as once, so an interrupted import can be repeated.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

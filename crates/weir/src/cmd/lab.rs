@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Seed of the order of trials and of the requests; overrides the file
     #[arg(long)]
     seed: Option<u64>,
-    /// Runs of every workload at every level; overrides the file
+    /// Repetitions: how often every workload is measured at every level; overrides the file
     #[arg(long)]
     repetitions: Option<u32>,
     /// Clients at each level, ascending, as in 1,2,4; overrides the file
@@ -69,8 +69,9 @@ pub(crate) struct Args {
     /// The measured part of each trial; overrides the file
     #[arg(long)]
     window: Option<Span>,
-    /// Multiply warm-ups and windows of the file by this, at most 1; no window is shortened below 2 s. With less than 0.1
-    /// at most seven levels of each workload are measured. The report says so
+    /// Multiply the durations of the file by this share, above 0 and at most 1: warm-ups (to no less than 1 s), windows (to no less than 2 s),
+    /// and the longest time of adaptive windows and searches. With less than 0.1 at most seven levels of each workload are measured. The report
+    /// says so
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,
     /// Skip the accuracy test of the load generator. The report says so

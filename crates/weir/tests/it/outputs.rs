@@ -232,7 +232,7 @@ fn a_run_whose_starter_holds_its_input_ends_with_it() {
     let output = child.wait_with_output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{told}");
-    assert_eq!(told, "error: whoever started this is gone\n");
+    assert_eq!(told, "error: the process that started weir load has ended\n");
 }
 
 #[test]

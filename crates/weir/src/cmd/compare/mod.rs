@@ -28,7 +28,8 @@ pub(crate) struct Args {
     base: Option<PathBuf>,
     /// Results to compare with the first
     new: Option<PathBuf>,
-    /// Exit with 3 if NEW is slower by this much or its requests fail, as in 5%
+    /// Exit with 3 if NEW is slower: if goodput, CPU per request, p50 or p99 latency is significantly worse and the interval of the
+    /// loss reaches this share, as in 5%, or if too many requests of NEW fail
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,
     /// Write the verdicts in JUnit's XML
@@ -37,7 +38,8 @@ pub(crate) struct Args {
     /// Write the verdicts as Markdown, for a pull request
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Also write compare.html, compare.md and compare.svg there; of two services also their results
+    /// Write compare.html, compare.md and compare.svg there, of two services also their results [default: of two services
+    /// weir-results/compare-DATE-TIME, else none]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the comparison as one JSON document

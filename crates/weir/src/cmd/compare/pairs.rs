@@ -23,7 +23,7 @@ const PAIRS_LEAST: u32 = 3;
 /// Two services to be measured.
 #[derive(clap::Args)]
 pub(super) struct Pairs {
-    /// Command that starts a service on the port {port}; given twice, BASE first. Each run gets a fresh process
+    /// Command that starts a service on the port {port}; given twice, BASE first. Each trial gets a fresh process
     #[arg(long, value_name = "COMMAND", help_heading = "Pairs")]
     pub(super) command: Vec<String>,
     /// Running service, as http://host:port or with a path, which is then requested; given twice, BASE first. With --command: the
@@ -36,10 +36,10 @@ pub(super) struct Pairs {
     /// Connections, each with one request in flight
     #[arg(long, value_name = "N", default_value_t = 16, help_heading = "Pairs")]
     clients: u32,
-    /// The unmeasured part of each run
+    /// The unmeasured part of each trial
     #[arg(long, default_value = "500ms", help_heading = "Pairs")]
     warmup: Span,
-    /// The measured part of each run
+    /// The measured part of each trial
     #[arg(long, default_value = "2s", help_heading = "Pairs")]
     window: Span,
     /// Further flags of `weir load`, as in -- --workload mixed
@@ -104,7 +104,7 @@ impl Pairs {
             is_decided: headroom_is_decided,
             stop: Arc::clone(&stop),
         };
-        note(format_args!("pairs of runs for at most {}; results in {}", self.time, dir.display()));
+        note(format_args!("pairs of trials for at most {}; results in {}", self.time, dir.display()));
         let mut watch = Watch { begun: Instant::now(), most: self.time.0, margin, pairs: 0 };
         let mut results = Vec::new();
         harness::run(&experiment, &options, &mut watch, &mut results)?;

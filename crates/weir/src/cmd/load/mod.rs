@@ -154,7 +154,7 @@ fn until_stdin_ends(args: Args) -> Result<(), Error> {
             }
         }
         // The receiver is gone if the run is over, and then the process ends.
-        let _ = input.send(Err(Error::new("whoever started this is gone")));
+        let _ = input.send(Err(Error::new("the process that started weir load has ended")));
     });
     let ends_at_once = Arc::default();
     thread::spawn(move || sender.send(carry_out(args, &early_end, &ends_at_once)));

@@ -220,7 +220,7 @@ fn schedule_text(schedule: &ScheduleReport, latency: &Latency) -> String {
         let _ = write!(text, "; send lag mean {}", units::micros(send_lag.us_mean));
         if latency.us_mean > 0.0 {
             let share = send_lag.us_mean * send_lag.count as f64 / (latency.us_mean * latency.count as f64);
-            let _ = write!(text, " ({} % of the mean latency)", percent(share));
+            let _ = write!(text, " ({} % of the total latency)", percent(share));
         }
         let _ = write!(text, ", p50 {p50}, p99 {p99}, max {max}");
     }
@@ -369,7 +369,7 @@ mod tests {
         let text = table(&plan(constant("1000")), &open(1000));
         for line in [
             "pacing      constant 1000/s",
-            "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; send lag mean 1.60 µs (0.80 % of the mean latency), p50 1.60 µs, p99 6.40 µs, max 25.6 µs",
+            "schedule    offered 1.00k req/s, sent 10000 of the 10000 due in the window; send lag mean 1.60 µs (0.80 % of the total latency), p50 1.60 µs, p99 6.40 µs, max 25.6 µs",
             "in flight   0.10 on average, 2 at the end",
             "from intended start         count     absent       mean        p50        p95        p99      p99.9        max",
             "get successes               10000          0     200 µs     200 µs     600 µs     800 µs    1.60 ms    3.20 ms",

@@ -38,8 +38,8 @@ pub(crate) struct Args {
     )]
     pub(super) listen: Vec<Listen>,
 
-    /// Speak HTTPS with the certificate chain in this file (PEM), everywhere but on Unix sockets and in compatibility APIs other than s3. The file is
-    /// read again when it changes, and on SIGHUP
+    /// Speak HTTPS with the certificate chain in this file (PEM), except on Unix sockets, at --ops-listen on a loopback address, and in
+    /// compatibility APIs other than s3. The file is read again when it changes, and on SIGHUP
     #[arg(long, value_name = "FILE", env = "WEIR_TLS_CERT")]
     pub(super) tls_cert: Option<PathBuf>,
 
@@ -52,12 +52,12 @@ pub(crate) struct Args {
     pub(super) tls_client_ca: Option<PathBuf>,
 
     /// Require a bearer token for requests, except for /healthz, /readyz, /openapi.json and the page /dashboard. The file says what
-    /// each token allows; `weir token` makes one. It is read again when it changes, and on SIGHUP
+    /// each token allows; `weir token` makes one. The file is read again when it changes, and on SIGHUP
     #[arg(long, value_name = "FILE", env = "WEIR_TOKENS")]
     pub(super) tokens: Option<PathBuf>,
 
-    /// Serve /metrics, /stats, /readyz, /healthz and /dashboard here, and at the other addresses only /readyz, /healthz and
-    /// /openapi.json. On a loopback address or a Unix socket they need no token and no TLS. Repeatable; in WEIR_OPS_LISTEN and in the file, write a list
+    /// Serve the pages about the server (/metrics, /stats and /dashboard) at this address only. It also has /readyz and /healthz, but not
+    /// /kv; --listen keeps all other routes, /readyz and /healthz. On a loopback address or a Unix socket it needs no token and has no TLS. Repeatable; in WEIR_OPS_LISTEN and in the file, write a list
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
@@ -71,9 +71,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_S3_CREDENTIALS")]
     pub(super) s3_credentials: Option<PathBuf>,
 
-    /// Accept requests for this host name, too. With this flag, and always on a loopback address, only requests for localhost, 127.0.0.1,
-    /// [::1] and these names are accepted, and from web pages only those of these hosts. Repeatable; in WEIR_HOST and in the file,
-    /// write a list
+    /// Accept this name in the Host header. On a loopback address, or if this flag is given, other names are refused, except localhost,
+    /// 127.0.0.1, [::1] and the address itself. The same holds for the Origin of web pages. Repeatable; in WEIR_HOST and in the
+    /// file, write a list
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
@@ -110,7 +110,7 @@ pub(crate) struct Args {
 
     // Written by hand the list would miss the next policy, here and below.
     #[arg(long, value_name = "NAME", env = "WEIR_CACHE_POLICY", default_value = "lru", value_parser = policy_named)]
-    #[arg(help = format!("Which row leaves a full cache: {}", policy::names()))]
+    #[arg(help = format!("Eviction policy: {}", policy::names()))]
     pub(super) cache_policy: &'static PolicyRow,
 
     /// Shadow policies: simulated on the same requests, with keys but no values; their hit ratios are in /stats and /metrics
@@ -125,7 +125,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", env = "WEIR_CACHE_BYTES", default_value = "256MiB")]
     pub(super) cache_bytes: Size,
 
-    /// Number of parts of the cache, each with its own lock; with more than 1, each part chooses for itself which of its rows leaves
+    /// Number of parts of the cache, each with its own lock; with more than 1, each part evicts on its own
     #[arg(long, value_name = "N", env = "WEIR_CACHE_SHARDS", default_value = "16", value_parser = at_least_one())]
     pub(super) cache_shards: usize,
 
@@ -134,7 +134,7 @@ pub(crate) struct Args {
     pub(super) value_bytes: usize,
 
     /// Memory for all request bodies and values that are being received or sent; requests that would exceed it are answered 503
-    /// [default: a quarter of the memory that the cache leaves]
+    /// [default: a quarter of (memory of the machine or control group − --cache-bytes), at least 64MiB]
     #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
     pub(super) memory_budget: Option<Size>,
 
@@ -162,7 +162,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_LEASE_WAIT", default_value = "10s")]
     pub(super) lease_wait: Span,
 
-    /// If another server owns the store, wait and take over when it ends; at a shutdown, hand the store over to a server that waits so
+    /// If another server owns the store, wait, and take over when that server stops or loses its lease; at a shutdown, hand the store over to a server that waits like this
     #[arg(long, env = "WEIR_STANDBY", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) standby: bool,
 
@@ -197,7 +197,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE|-", env = "WEIR_ACCESS_LOG")]
     pub(super) access_log: Option<PathBuf>,
 
-    /// Share of the requests that is logged, as in 0.01. Failures are always logged
+    /// Share of the requests that is logged, as in 0.01. Failures other than 404 and 412 are always logged, up to --access-log-rate
     #[arg(long, value_name = "SHARE", env = "WEIR_ACCESS_LOG_SAMPLE", default_value = "1", value_parser = part)]
     pub(super) access_log_sample: f64,
 
@@ -213,7 +213,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_LAB", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) lab: bool,
 
-    /// off: one statement per request, as in servers without batches; only with --lab
+    /// Combine requests into batches: on, or (only with --lab) off for one statement per request
     #[arg(long, value_name = "on|off", env = "WEIR_BATCHING", default_value = "on", value_parser = batching)]
     pub(super) batching: Batching,
 

@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn help_names_every_policy() {
         let help = help();
-        assert!(help.contains(&format!("Which row leaves a full cache: {}", policy::names())), "{help}");
+        assert!(help.contains(&format!("Eviction policy: {}", policy::names())), "{help}");
     }
 
     #[test]
