@@ -2,6 +2,7 @@
 //!
 //! Numbers only. The bootstrap is seeded, so the same numbers give the same interval.
 
+pub mod failures;
 pub mod ratio;
 pub mod sequential;
 pub mod steady;
