@@ -95,8 +95,8 @@ pub struct OfRun {
     pub think_us_mean: f64,
 }
 
-/// Why a row enters neither capacity nor knee nor bottleneck.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Why a row enters neither capacity nor knee nor bottleneck; of several reasons the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Excluded {
     /// No run delivered numbers.
@@ -127,14 +127,21 @@ pub const SATURATED: f64 = 0.95;
 /// Of the attempts of a run, how many may fail.
 pub(super) const ERRORS_MAX: f64 = 0.001;
 
+/// Why a row of these runs does not count.
 fn excluded(ran: &[Run]) -> Option<Excluded> {
-    let fails = |(_, load): &Run| load.attempts == 0 || load.error_ratio > ERRORS_MAX;
-    let is_over = |(_, load): &Run| load.schedule.as_ref().is_some_and(|of| of.over_capacity);
+    if ran.is_empty() {
+        return Some(Excluded::NoNumbers);
+    }
+    ran.iter().filter_map(|(trial, _)| excluded_run(trial)).min()
+}
+
+/// Why a single run does not count.
+pub(super) fn excluded_run(trial: &Trial) -> Option<Excluded> {
+    let Some(load) = trial.numbers() else { return Some(Excluded::NoNumbers) };
+    let is_over = load.schedule.as_ref().is_some_and(|of| of.over_capacity);
     match () {
-        () if ran.is_empty() => Some(Excluded::NoNumbers),
-        () if ran.iter().any(fails) => Some(Excluded::Errors),
-        () if ran.iter().any(is_over) => Some(Excluded::OverCapacity),
-        () => None,
+        () if load.attempts == 0 || load.error_ratio > ERRORS_MAX => Some(Excluded::Errors),
+        () => is_over.then_some(Excluded::OverCapacity),
     }
 }
 

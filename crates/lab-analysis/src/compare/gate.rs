@@ -1,12 +1,16 @@
 //! Whether sides are slower than the first: one verdict for each workload and figure, over all levels that both sides have.
 //!
 //! A figure of a repetition is the geometric mean over these levels. The intervals hold all together with 95 %: each has an equal share of
-//! the 5 % (Bonferroni). So of comparisons of a build with itself, at most one in twenty has any difference.
+//! the 5 % (Bonferroni). So of comparisons of a build with itself, at most one in twenty has any difference, and one in forty a loss. In
+//! another one in forty at most a level is a regression because of the runs that do not count.
 
-use super::{ALPHA, ComparedWorkload, Comparison, Kind, MEASURES, Measure, Quotient, SideOfLevel, method};
-use crate::rows::{ERRORS_MAX, Excluded, Row};
+use super::{
+    ALPHA, ComparedLevel, ComparedWorkload, Comparison, Kind, MEASURES, Measure, Quotient, SideOfLevel,
+    method,
+};
+use crate::rows::Excluded;
 use serde::Serialize;
-use stats::RUNS_LEAST;
+use stats::failures;
 
 /// The verdicts on all sides but the first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,12 +52,16 @@ pub enum Subject {
         /// How many more runs, on each side, will probably decide it; `None` where it is decided, or nothing can be said.
         more_runs: Option<u32>,
     },
-    /// A level that counts on the first side and does not on the other.
+    /// A level at which more runs of the other side do not count.
     Level {
         /// Clients.
         clients: u32,
-        /// Why it does not count.
+        /// Why most of them do not.
         excluded: Excluded,
+        /// How many were begun on each side.
+        runs: u32,
+        /// How many of them do not count: the first's, the side's.
+        excluded_runs: [u32; 2],
         /// The share of failed requests: the first's, the side's.
         error_ratios: [Option<f64>; 2],
     },
@@ -83,6 +91,12 @@ impl Gate {
         self.verdicts.iter().filter(|of| of.standing == Standing::Regression)
     }
 
+    /// Whether a figure was compared, or a regression found without one.
+    pub fn says_something(&self) -> bool {
+        let is_figure = |of: &Verdict| matches!(of.subject, Subject::Figure { .. });
+        self.regressions().next().is_some() || self.verdicts.iter().any(is_figure)
+    }
+
     /// Whether more runs can change nothing of what the gate says.
     pub fn is_decided(&self) -> bool {
         let is_open = |of: &Verdict| of.standing == Standing::Undecided;
@@ -106,17 +120,16 @@ pub fn gate(comparison: &Comparison, margin: f64) -> Gate {
     let pairs: Vec<Pair> = all.iter().flat_map(|(workload, side)| pairs(workload, *side)).collect();
     let alpha = ALPHA / pairs.len().max(1) as f64;
     let figures = pairs.iter().filter_map(|pair| judged(comparison, pair, margin, alpha));
-    let failures = all.iter().flat_map(|(workload, side)| failures(comparison, workload, *side));
+    let failures = failures(comparison, &all).into_iter();
     Gate { margin, tested: pairs.len() as u32, verdicts: failures.chain(figures).collect() }
 }
 
-/// The figures of a workload that both sides have.
+/// The figures of a workload that both sides have, over the levels at which all runs count, or else over those at which most do.
 fn pairs<'c>(workload: &'c ComparedWorkload, side: usize) -> impl Iterator<Item = Pair<'c>> {
-    let sides = workload.levels.iter().filter_map(move |level| {
-        let [first, other] = [0, side].map(|side| level.sides[side].as_ref());
-        Some([first?, other?]).filter(|both| both.iter().all(|of| counts(&of.row)))
-    });
-    let levels: Vec<[&SideOfLevel; 2]> = sides.collect();
+    let both: Vec<[&SideOfLevel; 2]> = workload.levels.iter().filter_map(|of| of.both(side)).collect();
+    let least = if both.iter().any(|both| both.iter().all(|of| of.counting() == 1.0)) { 1.0 } else { MOST };
+    let levels: Vec<_> =
+        both.into_iter().filter(|both| both.iter().all(|of| of.counting() >= least)).collect();
     let is_limited = levels.iter().flatten().any(|of| of.generator_limited);
     (0..MEASURES.len()).filter_map(move |i| {
         let runs = [0, 1].map(|of| over_levels(levels.iter().map(|both| both[of]), i));
@@ -127,21 +140,37 @@ fn pairs<'c>(workload: &'c ComparedWorkload, side: usize) -> impl Iterator<Item 
     })
 }
 
-/// Whether a level counts: one in which a single run had failures does, if they are few of all requests.
-fn counts(row: &Row) -> bool {
-    match row.excluded {
-        Some(Excluded::Errors) => row.error_ratio.is_some_and(|share| share <= ERRORS_MAX),
-        excluded => excluded.is_none(),
+/// A level is compared if more than half of its runs count.
+const MOST: f64 = 0.5 + f64::EPSILON;
+
+impl ComparedLevel {
+    /// The first side and another one, if both have the level.
+    fn both(&self, side: usize) -> Option<[&SideOfLevel; 2]> {
+        Some([self.sides[0].as_ref()?, self.sides[side].as_ref()?])
     }
 }
 
-/// Measure `i` of each repetition that has it at all `levels`: its geometric mean over them.
+impl SideOfLevel {
+    /// The share of the runs that count.
+    fn counting(&self) -> f64 {
+        let counting = self.runs.iter().filter(|(_, excluded)| excluded.is_none()).count();
+        counting as f64 / self.runs.len().max(1) as f64
+    }
+
+    /// Why a run does not count; `None` if it was not begun.
+    fn excluded(&self, repetition: u32) -> Option<Option<Excluded>> {
+        self.runs.iter().find(|(of, _)| *of == repetition).map(|(_, excluded)| *excluded)
+    }
+}
+
+/// Measure `i` of each repetition that has it, and counts, at all `levels`: its geometric mean over them.
 fn over_levels<'c>(levels: impl Iterator<Item = &'c SideOfLevel> + Clone, i: usize) -> Vec<(u32, f64)> {
     let Some(first) = levels.clone().next().and_then(|of| of.figures[i].as_ref()) else { return Vec::new() };
     let mean = |repetition: u32| {
         let at = |of: &SideOfLevel| {
             let runs = &of.figures[i].as_ref()?.of_runs;
-            runs.iter().find(|(run, _)| *run == repetition).map(|(_, value)| value.ln())
+            let run = runs.iter().find(|(run, _)| *run == repetition && of.excluded(*run) == Some(None));
+            run.map(|(_, value)| value.ln())
         };
         let logs = levels.clone().map(at).collect::<Option<Vec<f64>>>()?;
         Some((repetition, stats::mean(logs)?.exp()))
@@ -192,25 +221,57 @@ fn standing(low: f64, high: f64, limit: f64) -> Standing {
     }
 }
 
-/// The levels that count on the first side and not on the other.
-fn failures<'c>(
-    comparison: &'c Comparison,
-    workload: &'c ComparedWorkload,
-    side: usize,
-) -> impl Iterator<Item = Verdict> + 'c {
-    workload.levels.iter().filter_map(move |level| {
-        let [first, other]: [&Row; 2] = [&level.sides[0].as_ref()?.row, &level.sides[side].as_ref()?.row];
-        let excluded = other.excluded.filter(|_| counts(first) && !counts(other))?;
-        let error_ratios = [first.error_ratio, other.error_ratio];
-        // One disturbed run is no reason to end.
-        let is_early = comparison.sequential && other.runs < RUNS_LEAST as u32;
-        Some(Verdict {
-            workload: workload.name.clone(),
-            side: comparison.sides[side].name.clone(),
-            subject: Subject::Level { clients: level.clients, excluded, error_ratios },
-            standing: if is_early { Standing::Undecided } else { Standing::Regression },
-        })
-    })
+/// The levels at which clearly more runs of a side do not count than of the first one, or perhaps so.
+fn failures(comparison: &Comparison, all: &[(&ComparedWorkload, usize)]) -> Vec<Verdict> {
+    let levels = all.iter().flat_map(|(workload, side)| {
+        let level = |level| Failing::of(level, *side).map(|failing| (*workload, *side, failing));
+        workload.levels.iter().filter_map(level)
+    });
+    let levels: Vec<(&ComparedWorkload, usize, Failing)> = levels.collect();
+    let p: Vec<f64> = levels.iter().map(|(.., of)| of.p).collect();
+    let limit = failures::largest_small(&p, ALPHA / 2.0);
+    let verdict = |(workload, side, of): &(&ComparedWorkload, usize, Failing)| {
+        let standing = if limit.is_some_and(|limit| of.p <= limit) {
+            Standing::Regression
+        } else {
+            of.is_suspected.then_some(Standing::Undecided)?
+        };
+        let (workload, side) = (workload.name.clone(), comparison.sides[*side].name.clone());
+        Some(Verdict { workload, side, subject: of.subject.clone()?, standing })
+    };
+    levels.iter().filter_map(verdict).collect()
+}
+
+/// A level at which some run of two sides does not count.
+struct Failing {
+    subject: Option<Subject>,
+    p: f64,
+    /// Whether it may be that more of the other side do not: one disturbed run is no reason to go on.
+    is_suspected: bool,
+}
+
+impl Failing {
+    /// `None` where all runs count: that level cannot raise a false alarm.
+    fn of(level: &ComparedLevel, side: usize) -> Option<Failing> {
+        let both = level.both(side)?;
+        let [first, other] = both;
+        let pair =
+            |(run, of): &(u32, Option<Excluded>)| Some([first.excluded(*run)?.is_some(), of.is_some()]);
+        let pairs: Vec<[bool; 2]> = other.runs.iter().filter_map(pair).collect();
+        let excluded_runs = [0, 1].map(|of| pairs.iter().filter(|pair| pair[of]).count() as u32);
+        let reasons = || other.runs.iter().filter_map(|(_, excluded)| *excluded);
+        let most = reasons().max_by_key(|why| reasons().filter(|other| other == why).count());
+        let subject = most.map(|excluded| Subject::Level {
+            clients: level.clients,
+            excluded,
+            runs: pairs.len() as u32,
+            excluded_runs,
+            error_ratios: both.map(|of| of.row.error_ratio),
+        });
+        let [base, new] = excluded_runs;
+        let is_suspected = new >= base + 2 || first.counting() >= MOST && other.counting() < MOST;
+        (base + new > 0).then(|| Failing { subject, p: failures::p(&pairs), is_suspected })
+    }
 }
 
 #[cfg(test)]

@@ -14,11 +14,11 @@ pub use gate::{Gate, Standing, Subject, Verdict, gate};
 pub use measures::{Kind, MEASURES, Measure};
 pub use stats::ratio::{Method, Quotient};
 
-use super::rows::Row;
+use super::rows::{Excluded, Row, excluded_run};
 use super::{Findings, WorkloadFindings, findings};
 use kv::Error;
 use kv::proto::OperationReport;
-use lab_data::results::{Results, Run};
+use lab_data::results::{Results, Run, Trial};
 use lab_data::{distinct, ensure};
 use serde::Serialize;
 use stats::{Estimate, median};
@@ -89,6 +89,9 @@ pub struct ComparedLevel {
 pub struct SideOfLevel {
     /// What was found of its runs.
     pub row: Row,
+    /// Each run that was begun: its repetition, and why it does not count.
+    #[serde(skip)]
+    pub runs: Vec<(u32, Option<Excluded>)>,
     /// Whether the generator was the limit of the workload on this side.
     pub generator_limited: bool,
     /// Its figures, in the order of [`MEASURES`].
@@ -295,8 +298,11 @@ fn side_of_level(input: &Input, workload: &str, clients: u32) -> Option<SideOfLe
         let estimate = Estimate::of(&values).filter(|_| measure.kind != Kind::Latency);
         Some(Figure { value: estimate.map(|of| of.mean).or_else(|| median(&values))?, estimate, of_runs })
     };
+    let is_of = |trial: &&Trial| trial.workload == workload && trial.level == clients;
+    let begun = input.results.trials.iter().filter(is_of);
     Some(SideOfLevel {
         row: found.rows.iter().find(|row| row.level == clients)?.clone(),
+        runs: begun.map(|trial| (trial.repetition, excluded_run(trial))).collect(),
         generator_limited: found.generator_limited(),
         figures: MEASURES.iter().map(figure).collect(),
         ratios: vec![None; MEASURES.len()],

@@ -277,7 +277,7 @@ fn a_side_without_any_numbers_keeps_its_place() {
     all[1].trials.clear();
     let comparison = compared(&all);
     let dead = side(&comparison, 16, 1);
-    assert_eq!((dead.row.excluded, dead.row.runs), (Some(crate::rows::Excluded::NoNumbers), 0));
+    assert_eq!((dead.row.excluded, dead.row.runs), (Some(Excluded::NoNumbers), 0));
     assert!(dead.figures.iter().all(Option::is_none) && dead.ratios.iter().all(Option::is_none));
 }
 

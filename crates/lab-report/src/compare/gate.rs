@@ -116,7 +116,14 @@ fn measure(figure: &str) -> &'static Measure {
 fn name(of: &Verdict) -> String {
     match &of.subject {
         Subject::Figure { figure, .. } => measure(figure).label.to_owned(),
-        Subject::Level { clients, .. } => format!("failed requests at {}", count(*clients, "client")),
+        Subject::Level { clients, excluded, .. } => {
+            let what = match excluded {
+                Excluded::NoNumbers => "failed trials",
+                Excluded::Errors => "failed requests",
+                Excluded::OverCapacity => "trials over capacity",
+            };
+            format!("{what} at {}", count(*clients, "client"))
+        }
     }
 }
 
@@ -126,8 +133,12 @@ fn values(of: &Verdict) -> [String; 2] {
             Measure { kind: Kind::Latency, .. } => latency(Some(value)),
             Measure { unit, .. } => format!("{} {unit}", short(value)),
         }),
-        Subject::Level { error_ratios, .. } => error_ratios
-            .map(|share| share.map_or_else(String::new, |share| format!("{} failed", percent(share, 2)))),
+        Subject::Level { excluded: Excluded::Errors, error_ratios, .. } => {
+            error_ratios.map(|share| share.map_or_else(String::new, |share| percent(share, 2)))
+        }
+        Subject::Level { runs, excluded_runs, .. } => {
+            excluded_runs.map(|excluded| format!("{excluded} of {}", count(*runs, "trial")))
+        }
     }
 }
 
@@ -165,11 +176,14 @@ fn change(of: &Verdict) -> String {
             let direction = if *ratio > 1.0 { "higher" } else { "lower" };
             format!("{} {direction}", percent((ratio - 1.0).abs(), 1))
         }
-        Subject::Level { excluded: Excluded::NoNumbers, .. } => "all trials failed".to_owned(),
-        Subject::Level { error_ratios: [_, None], .. } => "no request was completed".to_owned(),
-        Subject::Level { excluded: Excluded::Errors, .. } => format!("{} failed", values(of)[1]),
-        Subject::Level { excluded: Excluded::OverCapacity, .. } => {
-            "not all requests that were due completed".to_owned()
+        Subject::Level { excluded, runs, excluded_runs: [_, new], error_ratios: [_, share], .. } => {
+            let which = format!("{new} of {}", count(*runs, "trial"));
+            match excluded {
+                Excluded::NoNumbers => format!("{which} failed"),
+                Excluded::Errors if share.is_none() => format!("no request was completed in {which}"),
+                Excluded::Errors => format!("{} failed, too many in {which}", values(of)[1]),
+                Excluded::OverCapacity => format!("not all requests that were due completed in {which}"),
+            }
         }
     }
 }
@@ -211,8 +225,9 @@ fn notes(comparison: &Comparison, gate: &Gate) -> Vec<String> {
             count(gate.tested, "figure")
         ),
         format!(
-            "A regression is a significant loss whose interval reaches {margin}, or a level at which too many requests fail. At most 5 % \
-             of comparisons without a loss report a significant one; of losses of {margin} at most 5 % are reported as smaller."
+            "A regression is a significant loss whose interval reaches {margin}, or a level at which clearly more trials fail, have failed \
+             requests or are over capacity. At most 5 % of comparisons without a loss report a significant one; of losses of {margin} \
+             at most 5 % are reported as smaller."
         ),
     ]
 }

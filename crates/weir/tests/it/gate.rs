@@ -127,11 +127,38 @@ fn a_service_that_fails_is_a_regression_and_a_base_that_fails_compares_nothing()
         compare(&[&urls[..], &length].concat())
     };
     let output = run(&good, &bad, "new");
-    let expected = "error: regression: failed requests at 1 client: 100.00 % failed";
+    let expected =
+        "error: regression: failed requests at 1 client: 100.00 % failed, too many in 3 of 3 trials";
     assert!(output.status.code() == Some(3) && said(&output)[1].contains(expected), "{:?}", said(&output));
     let output = run(&bad, &good, "base");
     let expected = "error: not comparable: no level counts on both sides; hint: ";
     assert!(output.status.code() == Some(1) && said(&output)[1].contains(expected), "{:?}", said(&output));
+}
+
+#[test]
+fn a_service_that_dies_under_load_is_a_regression_as_soon_as_it_is_known() {
+    const SERVICE: &str = "import os, sys, http.server as http\n\
+        class Handler(http.BaseHTTPRequestHandler):\n    protocol_version = 'HTTP/1.1'\n    left = int(sys.argv[2])\n\
+        \x20   def log_message(self, *_): pass\n\
+        \x20   def do_GET(self):\n        Handler.left -= 1\n        Handler.left or os._exit(1)\n\
+        \x20       self.send_response(200), self.send_header('Content-Length', '0'), self.end_headers()\n\
+        http.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()\n";
+    let dir = tempfile::tempdir().unwrap();
+    let (service, junit) = (dir.path().join("service.py"), dir.path().join("junit.xml"));
+    fs::write(&service, SERVICE).unwrap();
+    let command =
+        |requests: u32| format!("{} {} {{port}} {requests}", python("python3").display(), service.display());
+    let (base, new, out) = (command(0), command(20), dir.path().join("run"));
+    let commands = ["--command", &base, "--command", &new, "--url", "/", "--out", out.to_str().unwrap()];
+    let length = ["--for", "5m", "--clients", "2", "--warmup", "50ms", "--window", "300ms"];
+    let flags = ["--fail-if-slower", "5%", "--junit", junit.to_str().unwrap()];
+    let output = compare(&[&commands[..], &length, &flags].concat());
+    let [text, error] = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}{error}");
+    assert_eq!(error.lines().filter(|line| line.starts_with("pair ")).count(), 3, "{error}");
+    assert!(error.contains("error: regression: failed trials at 2 clients: 3 of 3 trials"), "{error}");
+    let seen = cases(&junit);
+    assert!(seen.contains("failed trials at 2 clients ['failure']"), "{seen}");
 }
 
 #[test]

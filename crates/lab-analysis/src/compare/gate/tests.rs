@@ -128,10 +128,10 @@ fn requests_that_fail_are_a_regression_and_a_single_glitch_is_not() {
     fail(&mut all[1], 8);
     let gate = judged(&all);
     let first = gate.regressions().next().unwrap();
-    let expected =
-        Subject::Level { clients: 16, excluded: Excluded::Errors, error_ratios: [Some(0.0), Some(0.005)] };
-    let Subject::Level { error_ratios: [_, Some(share)], .. } = first.subject else { panic!("{first:?}") };
-    assert!((share - 0.005).abs() < 5e-4, "{first:?}, not {expected:?}");
+    let Subject::Level { error_ratios: [_, Some(share)], excluded, .. } = first.subject else {
+        panic!("{first:?}")
+    };
+    assert!((share - 0.005).abs() < 5e-4 && excluded == Excluded::Errors, "{first:?}");
     // The other way round it is none.
     all.swap(0, 1);
     all.iter_mut().for_each(|of| of.measured.as_mut().unwrap().among.reverse());
@@ -148,6 +148,113 @@ fn of_early_failures_nothing_is_decided() {
         (load.successes, load.error_ratio, load.errors) = (0, 1.0, BTreeMap::new());
     }
     assert!(!judged(&all).is_decided());
+}
+
+/// So many pairs of one workload at one level, of a run that ends when it has seen enough.
+fn sequential(repetitions: u32) -> Vec<Results> {
+    let mut all = pairs(repetitions, 0.001);
+    for results in &mut all {
+        results.sequential = true;
+        results.workloads.truncate(1);
+        results.levels = vec![16];
+        results.trials.retain(|trial| trial.workload == "get" && trial.level == 16);
+    }
+    all
+}
+
+fn crash(results: &mut Results, repetitions: std::ops::Range<u32>) {
+    for trial in results.trials.iter_mut().filter(|of| repetitions.contains(&of.repetition)) {
+        (trial.load, trial.failure) = (None, Some("the service ended".into()));
+    }
+}
+
+fn failing(results: &mut Results, shares: &[f64]) {
+    for trial in &mut results.trials {
+        let load = trial.load.as_mut().unwrap();
+        let share = shares[trial.repetition as usize % shares.len()];
+        load.attempts = 100_000;
+        (load.successes, load.error_ratio) = ((100_000.0 * (1.0 - share)) as u64, share);
+    }
+}
+
+fn over_capacity(results: &mut Results, repetitions: std::ops::Range<u32>) {
+    for trial in results.trials.iter_mut() {
+        let over_capacity = repetitions.contains(&trial.repetition);
+        let schedule = kv::proto::ScheduleReport { offered_rps: 1000.0, over_capacity, ..Default::default() };
+        trial.load.as_mut().unwrap().schedule = Some(schedule);
+    }
+}
+
+#[test]
+fn a_side_that_dies_in_each_run_is_a_regression_after_three_pairs() {
+    for (pairs, expected) in [(1, Standing::Undecided), (2, Standing::Undecided), (3, Standing::Regression)] {
+        let mut all = sequential(pairs);
+        crash(&mut all[1], 0..pairs);
+        let gate = judged(&all);
+        let [Verdict { subject: Subject::Level { clients: 16, excluded, .. }, standing, .. }] =
+            gate.verdicts[..]
+        else {
+            panic!("{gate:#?}")
+        };
+        assert_eq!((excluded, standing), (Excluded::NoNumbers, expected), "{pairs} pairs");
+        // Nothing that was compared must not look green.
+        assert_eq!(gate.says_something(), standing == Standing::Regression, "{pairs} pairs");
+        all.swap(0, 1);
+        all.iter_mut().for_each(|of| of.measured.as_mut().unwrap().among.reverse());
+        assert!(judged(&all).verdicts.is_empty(), "a base that dies compares nothing");
+    }
+}
+
+#[test]
+fn a_side_that_survives_one_run_of_ten_is_a_regression() {
+    let mut all = sequential(10);
+    crash(&mut all[1], 0..9);
+    let gate = judged(&all);
+    let of = gate.regressions().next().unwrap();
+    let Subject::Level { runs: 10, excluded_runs: [0, 9], .. } = of.subject else { panic!("{of:?}") };
+    // One crash is none, and hides no figure; two are not passed in silence.
+    let mut all = sequential(10);
+    crash(&mut all[1], 4..5);
+    let gate = judged(&all);
+    assert!(gate.is_decided() && gate.regressions().count() == 0, "{gate:#?}");
+    assert_eq!(standing(&gate, "goodput_rps"), Standing::WithinMargin);
+    crash(&mut all[1], 5..6);
+    assert!(!judged(&all).is_decided());
+}
+
+#[test]
+fn a_few_more_failed_requests_by_chance_are_no_regression() {
+    let mut all = sequential(5);
+    // Of both sides one in a thousand fails: pooled, one is just below the limit and the other just above it.
+    failing(&mut all[0], &[0.0009, 0.0011, 0.0009, 0.0008, 0.0009]);
+    failing(&mut all[1], &[0.0011, 0.0009, 0.0011, 0.0012, 0.0009]);
+    assert_eq!(judged(&all).regressions().count(), 0);
+    let mut all = sequential(8);
+    failing(&mut all[1], &[0.002]);
+    assert_eq!(judged(&all).regressions().count(), 1);
+}
+
+#[test]
+fn one_run_over_its_capacity_decides_nothing_and_each_does() {
+    let mut all = sequential(8);
+    over_capacity(&mut all[0], 0..0);
+    for (over, regressions) in [(0, 0), (1, 0), (2, 0), (8, 1)] {
+        over_capacity(&mut all[1], 0..over);
+        let gate = judged(&all);
+        assert_eq!(gate.regressions().count(), regressions, "{over} of 8: {gate:#?}");
+    }
+}
+
+#[test]
+fn a_run_that_does_not_count_leaves_the_figures_of_the_others() {
+    for side in [0, 1] {
+        let mut all = sequential(12);
+        failing(&mut all[1 - side], &[0.0]);
+        failing(&mut all[side], &[0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        let gate = judged(&all);
+        assert_eq!(standing(&gate, "goodput_rps"), Standing::WithinMargin, "{side}");
+        assert_eq!(gate.regressions().count(), 0, "{side}");
+    }
 }
 
 #[test]
