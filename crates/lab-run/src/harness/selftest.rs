@@ -45,7 +45,7 @@ impl Proved {
 
     /// Stores it if it was passed and if that is possible: else the test is repeated.
     fn store(&self, file: &Path) {
-        if !matches!(self.selftest, Selftest::Ran(_)) || !self.selftest.failed().is_empty() {
+        if !matches!(&self.selftest, Selftest::Ran(report) if report.passed()) {
             return;
         }
         let made = file.parent().map_or(Ok(()), fs::create_dir_all);
@@ -168,6 +168,18 @@ mod tests {
         assert_eq!(selftest.failed(), ["stall"]);
         let Selftest::Ran(report) = selftest else { panic!("{selftest:?}") };
         assert_eq!((report.short, report.secs, report.checks.len()), (true, 4.5, 2));
+    }
+
+    #[test]
+    fn only_what_passed_every_check_is_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        for (outcome, is_stored) in [("fail", false), ("not_checked", false), ("pass", true)] {
+            let file = dir.path().join(outcome);
+            let report = REPORT.replace("\"fail\"", &format!("\"{outcome}\""));
+            let selftest = Selftest::Ran(parse(&report).unwrap());
+            Proved { selftest, at: None, cores: None }.store(&file);
+            assert_eq!((file.exists(), Proved::read(&file).is_some()), (is_stored, is_stored), "{outcome}");
+        }
     }
 
     #[test]
