@@ -1,20 +1,22 @@
 //! What the parts use of the processor, summed over each part's tree of processes.
 //!
 //! CPU time and the time spent waiting for a core come from `schedstat` of every thread, in nanoseconds; the 10 ms
-//! ticks of `stat` stand in where a kernel has no `schedstat`, and for threads that ended between two readings. Threads that weir
-//! named after what they do are also summed by that.
+//! ticks of `stat` stand in where a kernel has no `schedstat`, and for threads that ended between two readings. Processes that ended
+//! between two readings, as one for each request does, are known from what their parent says of its children. Threads that weir named
+//! after what they do are also summed by that.
 
 use super::{Context, Reading, Sampler, numbers, tick_secs};
 use std::collections::{BTreeSet, HashMap};
 use std::{fs, io};
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
-    let part = |(name, root): &(String, u32)| Part { name: name.clone(), root: *root, seen: HashMap::new() };
+    let part = |(name, root): &(String, u32)| Part { name: name.clone(), root: *root, ..Part::default() };
     let mut parts: Vec<Part> = context.parts.iter().map(part).collect();
     Some(Box::new(move |into| {
         // What is known already before looking for what is new: a generator's threads end soon after its window.
         for part in &mut parts {
-            part.seen.iter_mut().for_each(|(pid, used)| read_threads(*pid, &mut used.threads));
+            let living = part.seen.iter_mut().filter(|(_, used)| !used.has_ended);
+            living.for_each(|(pid, used)| read_threads(*pid, &mut used.threads));
         }
         let all = processes()?;
         for part in &mut parts {
@@ -32,11 +34,16 @@ pub fn descendants(root: u32) -> Vec<u32> {
     tree(&processes().unwrap_or_default(), root).iter().map(|stat| stat.pid).collect()
 }
 
+#[derive(Default)]
 struct Part {
     name: String,
     root: u32,
     /// Everything the tree ever had: a process that ended has used what it used, and counters only grow.
     seen: HashMap<u32, Used>,
+    /// What processes used that are not in `seen`, or after they were last seen.
+    unseen_secs: f64,
+    /// Of `unseen_secs`, what was used before the first reading.
+    unseen_before_secs: Option<f64>,
 }
 
 /// What one process has used.
@@ -46,6 +53,13 @@ struct Used {
     /// Of `ticks_secs`, what threads did that ended before the first reading.
     before_secs: f64,
     threads: HashMap<u32, Thread>,
+    parent: u32,
+    /// Whether it is not in the tree any more.
+    has_ended: bool,
+    /// What its children used that ended and that it waited for, with all below them.
+    children_secs: f64,
+    /// What was seen of children that ended, and has yet to appear in `children_secs`.
+    expected_secs: f64,
 }
 
 /// One thread, with its `schedstat`.
@@ -73,6 +87,7 @@ pub(crate) struct Stat {
     pub(crate) has_terminal: bool,
     parent: u32,
     ticks: f64,
+    children_ticks: f64,
     threads: f64,
 }
 
@@ -83,11 +98,40 @@ impl Stat {
     }
 }
 
+/// With a larger share of processes that were not seen, what threads waited is not the whole.
+const UNSEEN_MAX: f64 = 0.02;
+
 impl Part {
+    /// Marks what is not in the `tree` any more. What it used will appear in what the children of its nearest ancestor used.
+    fn expect_ended(&mut self, tree: &[&Stat]) {
+        let living: BTreeSet<u32> = tree.iter().map(|stat| stat.pid).collect();
+        let is_new = |(pid, used): &(&u32, &Used)| !used.has_ended && !living.contains(pid);
+        let ended: Vec<u32> = self.seen.iter().filter(is_new).map(|(pid, _)| *pid).collect();
+        for pid in ended {
+            let Some(used) = self.seen.get_mut(&pid) else { continue };
+            used.has_ended = true;
+            let (mut parent, secs) = (used.parent, used.cpu_secs() + used.children_secs);
+            // Numbers of processes are given again: their parents might go round in a circle.
+            for _ in 0..self.seen.len() {
+                match self.seen.get_mut(&parent) {
+                    Some(above) if living.contains(&parent) => {
+                        above.expected_secs += secs;
+                        break;
+                    }
+                    Some(above) => parent = above.parent,
+                    None => break,
+                }
+            }
+        }
+    }
+
     fn read(&mut self, tree: &[&Stat], tick_secs: f64, into: &mut Reading) {
+        self.expect_ended(tree);
         for stat in tree {
             let used = self.seen.entry(stat.pid).or_default();
+            (used.parent, used.has_ended) = (stat.parent, false);
             used.ticks_secs = stat.ticks * tick_secs;
+            self.unseen_secs += used.unseen_children(stat.children_ticks * tick_secs);
             if used.threads.is_empty() {
                 read_threads(stat.pid, &mut used.threads);
                 used.before_secs = (used.ticks_secs - used.threads_secs()).max(0.0);
@@ -101,11 +145,14 @@ impl Part {
             into.count(format!("{name}.cpu_secs"), its().map(|of| of.cpu_secs).sum());
             into.count(format!("{name}.run_delay_secs"), its().map(|of| of.run_delay_secs).sum());
         }
-        into.count(format!("{name}.cpu_secs"), self.seen.values().map(Used::cpu_secs).sum());
+        let cpu_secs = self.seen.values().map(Used::cpu_secs).sum::<f64>() + self.unseen_secs;
+        into.count(format!("{name}.cpu_secs"), cpu_secs);
         // With its accounting off the kernel prints zeros for these two; and of a thread that ended unseen they are
         // lost. Left out they fail to prove anything, too low they would prove the wrong thing.
         let switches: f64 = threads().map(|thread| thread.switches).sum();
-        if switches > 0.0 && self.seen.values().all(|used| used.is_complete(tick_secs)) {
+        let unseen_secs = self.unseen_secs - *self.unseen_before_secs.get_or_insert(self.unseen_secs);
+        let is_little = unseen_secs < (UNSEEN_MAX * cpu_secs).max(2.0 * tick_secs);
+        if switches > 0.0 && is_little && self.seen.values().all(|used| used.is_complete(tick_secs)) {
             into.count(format!("{name}.switches"), switches);
             into.count(format!("{name}.run_delay_secs"), threads().map(|thread| thread.run_delay_secs).sum());
         }
@@ -114,6 +161,15 @@ impl Part {
 }
 
 impl Used {
+    /// Takes in what its children used; of what is new, that which was not seen of them.
+    fn unseen_children(&mut self, children_secs: f64) -> f64 {
+        let new = (children_secs - self.children_secs).max(0.0);
+        self.children_secs += new;
+        let expected = new.min(self.expected_secs);
+        self.expected_secs -= expected;
+        new - expected
+    }
+
     fn cpu_secs(&self) -> f64 {
         // The ticks of a process include what threads did that ended unseen; rounded down, they are below the exact
         // sum while all live.
@@ -188,6 +244,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
         has_terminal: terminal != 0.0,
         parent: parent as u32,
         ticks: numbers.get(10)? + numbers.get(11)?,
+        children_ticks: numbers.get(12)? + numbers.get(13)?,
         threads: *numbers.get(16)?,
     })
 }
@@ -195,17 +252,20 @@ fn parse_stat(text: &str) -> Option<Stat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_process_may_be_called_anything() {
         let text = "1234 (a) b (c) S 77 1234 1234 0 -1 4194560 100 0 0 0 250 50 7 8 20 0 12 0 46035 1000 10 18446744073709551615\n";
         let stat = parse_stat(text).unwrap();
-        let Stat { pid, is_dead, group, session, has_terminal, parent, ticks, threads } = stat;
+        let Stat { pid, is_dead, group, session, has_terminal, parent, ticks, children_ticks, threads } =
+            stat;
         assert_eq!(
             (pid, is_dead, parent, group, session, has_terminal),
             (1234, false, 77, 1234, 1234, false)
         );
-        assert_eq!((ticks, threads), (300.0, 12.0));
+        assert_eq!((ticks, children_ticks, threads), (300.0, 15.0, 12.0));
         assert_eq!(parse_stat("1234 (broken"), None);
     }
 
@@ -236,12 +296,61 @@ mod tests {
     #[test]
     fn a_thread_that_ended_still_counts() {
         let ran = Thread { cpu_secs: 0.5, switches: 1.0, ..Thread::default() };
-        let mut used = Used { ticks_secs: 1.49, before_secs: 1.0, threads: HashMap::from([(1, ran)]) };
+        let threads = HashMap::from([(1, ran)]);
+        let mut used = Used { ticks_secs: 1.49, before_secs: 1.0, threads, ..Used::default() };
         assert_eq!(used.cpu_secs(), 1.5, "the exact sum wins while all threads live");
         assert!(used.is_complete(0.01));
         used.ticks_secs = 2.0;
         assert_eq!(used.cpu_secs(), 2.0, "a thread came, worked and went between two readings");
         assert!(!used.is_complete(0.01), "how long that thread waited is lost");
+    }
+
+    /// What each request of a service costs that starts a process for it, as CGI does: it is gone before it is read.
+    #[test]
+    fn children_that_ended_unseen_count_once() {
+        // Each child computes for some ticks; the fourth one is read before it ends.
+        const SERVICE: &str = "work() { i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; }\n\
+            for _ in 1 2 3; do (work); done\necho began\n(work; work; work; work; echo seen; read line)\necho ended\nread line\n\
+            (work; work); echo over; read line";
+        let mut service = Command::new("sh");
+        let mut service =
+            service.args(["-c", SERVICE]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut into, from) = (service.stdin.take().unwrap(), service.stdout.take().unwrap());
+        let mut said = BufReader::new(from).lines();
+        let mut hear = |line: &str| assert_eq!(said.next().unwrap().unwrap(), line);
+        let context = Context { parts: vec![("it".into(), service.id())], ..Context::default() };
+        let mut sampler = make(&context).unwrap();
+        let mut cpu = || {
+            let mut reading = Reading::default();
+            sampler(&mut reading).unwrap();
+            reading.counters["it.cpu_secs"]
+        };
+        let all_ticks = || {
+            let text = fs::read_to_string(format!("/proc/{}/stat", service.id())).unwrap();
+            let (_, rest) = text.rsplit_once(") ").unwrap();
+            rest.split(' ')
+                .skip(11)
+                .take(4)
+                .map(|ticks| ticks.parse::<f64>().unwrap() * tick_secs())
+                .sum::<f64>()
+        };
+        hear("began");
+        hear("seen");
+        let seen = cpu();
+        into.write_all(b"\n").unwrap();
+        hear("ended");
+        // Its parent has its time now, too.
+        let (after, all) = (cpu(), all_ticks());
+        assert!(
+            after >= seen && (after - all).abs() < 0.1 * all + 4.0 * tick_secs(),
+            "{seen} {after}, not {all}"
+        );
+        into.write_all(b"\n").unwrap();
+        hear("over");
+        let (after, all) = (cpu(), all_ticks());
+        into.write_all(b"\n").unwrap();
+        service.wait().unwrap();
+        assert!((after - all).abs() < 0.1 * all + 4.0 * tick_secs(), "{after}, not {all}");
     }
 
     #[test]
