@@ -63,7 +63,7 @@ impl Shown {
             Interval::StudentT if loss.high < half || may_be_none && has_time => Shown::NotLimit,
             Interval::StudentT if has_time || as_delay >= 0.5 => Shown::Undecided,
             Interval::StudentT if loss.low >= half => Shown::Limit,
-            Interval::StudentT if may_be_all && (!may_be_none || busy >= SATURATED) => Shown::Limit,
+            Interval::StudentT if may_be_all && busy >= SATURATED => Shown::Limit,
             _ => Shown::Undecided,
         }
     }
@@ -203,6 +203,33 @@ fn batches(of: &Resource, trial: &Trial) -> Option<f64> {
 mod tests {
     use super::*;
     use lab_data::simulated::tests::{model, sweep};
+
+    /// The table of docs/method.md, Generator headroom: what is lost if the part is the limit is 16.7 %.
+    #[test]
+    fn what_a_loss_shows_is_what_the_method_says() {
+        use Shown::{Limit, NotLimit, Undecided};
+        for (low, high, busy, as_delay, expected) in [
+            (0.10, 0.20, 0.8, 0.1, Limit),
+            (0.10, 0.20, 0.8, 0.6, Undecided),
+            (0.10, 0.20, 0.6, 0.1, Undecided),
+            (0.01, 0.08, 0.99, 0.1, NotLimit),
+            // On both sides of the middle.
+            (0.005, 0.175, 0.75, 0.1, Undecided),
+            (0.005, 0.175, 0.86, 0.45, Undecided),
+            (0.005, 0.175, 0.96, 0.1, Limit),
+            (-0.01, 0.175, 0.96, 0.1, Limit),
+            (0.005, 0.15, 0.96, 0.1, Undecided),
+            (-0.01, 0.175, 0.6, 0.1, NotLimit),
+            (0.005, 0.175, 0.6, 0.1, Undecided),
+        ] {
+            let mean = (low + high) / 2.0;
+            let loss = Estimate { mean, low, high, runs: 4, interval: Interval::StudentT };
+            let shown = Shown::of(&loss, 1.0 / 6.0, as_delay, busy);
+            assert_eq!(shown, expected, "{low} to {high}, {busy} busy, {as_delay} as a delay");
+            let range = Estimate { runs: 2, interval: Interval::Range, ..loss };
+            assert_eq!(Shown::of(&range, 1.0 / 6.0, as_delay, busy), Undecided);
+        }
+    }
 
     #[test]
     fn the_batches_of_a_resource_are_counted_whichever_part_it_is_of() {
