@@ -3,6 +3,7 @@
 use super::rules::{Case, Conclusion};
 use super::{Evidence, Grade, Reason};
 use crate::interventions::Effect;
+use stats::Interval;
 
 /// A limit that is made slower loses at least so much of what it must lose …
 const CONFIRMS: f64 = 0.7;
@@ -10,8 +11,8 @@ const CONFIRMS: f64 = 0.7;
 const COLLAPSES: f64 = 1.5;
 /// What is no limit loses at most so much.
 const REFUTES: f64 = 0.3;
-/// One round may be chance.
-const ROUNDS_MIN: u32 = 2;
+/// One round may be chance. To lose a name takes less than to confirm it.
+const REFUTING_ROUNDS_MIN: u32 = 2;
 
 /// The change that tells something of `of`: one that raises its demand, made where clients pile up.
 pub(super) fn effect<'a>(of: &Evidence, effects: &'a [Effect], levels: &[u32]) -> Option<&'a Effect> {
@@ -46,16 +47,16 @@ pub(super) fn graded(case: &Case, ruled: Conclusion, effects: &[Effect], levels:
     }
 }
 
-/// In every round, and not because any delay of that length would have cost as much.
+/// With an interval, which takes three rounds, and not because any delay of that length would have cost as much.
 fn confirms(effect: &Effect) -> bool {
     let lost = effect.elasticity;
     let as_much = (CONFIRMS..=COLLAPSES).contains(&lost.mean) && lost.low > REFUTES;
-    effect.rounds >= ROUNDS_MIN && as_much && effect.as_delay <= REFUTES
+    lost.interval == Interval::StudentT && as_much && effect.as_delay <= REFUTES
 }
 
 fn refutes(effect: &Effect) -> bool {
     let lost = effect.elasticity;
-    effect.rounds >= ROUNDS_MIN && lost.mean <= REFUTES && lost.high < CONFIRMS
+    effect.rounds >= REFUTING_ROUNDS_MIN && lost.mean <= REFUTES && lost.high < CONFIRMS
 }
 
 fn allows(of: &Evidence) -> bool {

@@ -69,7 +69,7 @@ pub struct Bottleneck {
 /// How sure a bottleneck is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grade {
-    /// A queue that grows and a demand that stays the same carry it, and making it slower had the effect it must have, in every round.
+    /// A queue that grows and a demand that stays the same carry it, and making it slower had the effect it must have, with its interval.
     Confirmed,
     /// The same without the last.
     Supported,

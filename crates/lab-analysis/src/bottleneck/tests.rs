@@ -389,6 +389,15 @@ fn what_costs_what_a_limit_must_cost_is_confirmed() {
     assert_eq!(of("net").rounds, 3);
 }
 
+/// The smallest and the largest of two rounds are no interval: with one round more it may be anywhere.
+#[test]
+fn two_rounds_confirm_nothing() {
+    let mut results = intervened("cpu 1 1ms, disk 2 3ms, net 0 5ms");
+    results.interventions.retain(|made| made.trial.repetition < 2);
+    let bottleneck = found(&results).bottleneck;
+    assert_eq!((bottleneck.grade, bottleneck.named[0].resource.as_str()), (Grade::Supported, "disk"));
+}
+
 /// Two of the same height: whichever is made slower is then the lower one, and costs what a limit costs.
 #[test]
 fn of_two_that_share_the_load_each_has_to_cost_what_a_limit_costs() {
