@@ -166,6 +166,13 @@ fn what_is_asked_wrongly_is_told_in_one_line_with_the_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let absent = dir.path().join("absent/file").to_str().unwrap().to_owned();
     let url = "http://127.0.0.1:1";
+    let before = dir.path().join("before.xml");
+    fs::write(&before, "of yesterday").unwrap();
+    let failed = compare(&["a", "b", "--junit", before.to_str().unwrap()]);
+    assert_eq!(
+        (failed.status.code(), fs::read_to_string(&before).unwrap()),
+        (Some(2), "of yesterday".into())
+    );
     for (args, complaint) in [
         (vec!["a", "b", "--fail-if-slower", "fast"], "`fast` is no share; hint: write it as in 5% or 0.05"),
         (vec!["a", "b", "--fail-if-slower", "0%"], "`0%` is no share; hint: "),

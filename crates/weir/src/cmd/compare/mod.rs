@@ -73,7 +73,11 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let margin = args.fail_if_slower.unwrap_or(MARGIN);
     // What cannot be written is told before anything is measured.
     let files = [&args.junit, &args.markdown].into_iter().flatten();
-    files.into_iter().try_for_each(|path| write_file(path, ""))?;
+    files.into_iter().try_for_each(|path| {
+        // What is in it stays until there is something better.
+        let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+        opened.map(drop).map_err(|error| cannot_write(path, &error))
+    })?;
     let (comparison, dir) = match (&args.base, &args.new) {
         (Some(_), _) if args.pairs.is_asked() => {
             return Err(Error::input("BASE and --command or --url are given; both say what to compare")
@@ -125,10 +129,12 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|error| {
-        Error::input(format_args!("cannot write {}: {error}", path.display()))
-            .hint("name a file in a folder that is there and that you may write to")
-    })
+    fs::write(path, text).map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
+    Error::input(format_args!("cannot write {}: {error}", path.display()))
+        .hint("name a file in a folder that is there and that you may write to")
 }
 
 /// Compares all targets of the run in `dir`, one directory each, with the first of them.
