@@ -90,12 +90,39 @@ impl Service {
                 quota.into_iter().for_each(|cores| key("quota", format!("{{ server = {cores:?} }}")));
                 // Where the user is: commands name files from there.
                 let here = std::env::current_dir().unwrap_or_default().display().to_string();
-                let words = ["sh", "-c", &format!("cd \"$0\" && exec {command}"), &here].map(str::to_owned);
+                let script = format!("cd \"$0\" || exit\n{}", in_place_of_shell(command));
+                let words = ["sh", "-c", &script, &here].map(str::to_owned);
                 let _ = write!(table, "[[target.process]]\npart = \"server\"\ncommand = {}\n", list(&words));
             }
         }
         table
     }
+}
+
+/// A simple `command` so that it takes the place of its shell, which then ends when it is asked to. Of a list or a pipeline the shell
+/// stays, and is ended with all that it has started.
+fn in_place_of_shell(command: &str) -> String {
+    let (mut quote, mut before) = (None, ' ');
+    for letter in command.chars() {
+        match (letter, quote) {
+            _ if before == '\\' && quote != Some('\'') => {
+                before = ' ';
+                continue;
+            }
+            (_, Some(opening)) => quote = quote.filter(|_| letter != opening),
+            ('\'' | '"', None) => quote = Some(letter),
+            // As in 2>&1.
+            ('&', None) if matches!(before, '>' | '<') => {}
+            (';' | '|' | '&' | '(' | ')' | '`' | '\n', None) => return command.to_owned(),
+            _ => {}
+        }
+        before = letter;
+    }
+    let first = command.split_whitespace().next().unwrap_or_default();
+    let is_name = |text: &str| text.chars().all(|letter| letter == '_' || letter.is_ascii_alphanumeric());
+    // The shell takes no variables behind exec.
+    let env = if first.split_once('=').is_some_and(|(name, _)| is_name(name)) { "env " } else { "" };
+    format!("exec {env}{command}")
 }
 
 /// The experiment that measures `services` with further flags of `weir load`.
@@ -162,4 +189,27 @@ fn text(of: &str) -> String {
 
 fn list(of: &[String]) -> String {
     format!("[{}]", of.iter().map(|of| text(of)).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_simple_command_takes_the_place_of_its_shell_and_no_other() {
+        for (command, expected) in [
+            ("./app {port}", "exec ./app {port}"),
+            ("A=1 B='x y' ./app {port}", "exec env A=1 B='x y' ./app {port}"),
+            ("./app --a=b {port} > log 2>&1", "exec ./app --a=b {port} > log 2>&1"),
+            ("python3 -c 'import a; a.b(1)' {port}", "exec python3 -c 'import a; a.b(1)' {port}"),
+            (r#"./app "a\";b" {port}"#, r#"exec ./app "a\";b" {port}"#),
+            (r"./app \; {port}", r"exec ./app \; {port}"),
+            ("cd d && ./app {port}", "cd d && ./app {port}"),
+            ("./a {port}; true", "./a {port}; true"),
+            (r"./a '\' {port} | ./b", r"./a '\' {port} | ./b"),
+            ("./app {port} &", "./app {port} &"),
+        ] {
+            assert_eq!(in_place_of_shell(command), expected);
+        }
+    }
 }

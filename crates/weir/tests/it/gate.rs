@@ -100,6 +100,27 @@ fn two_commands_are_measured_in_turns_until_the_slower_one_is_known() {
 }
 
 #[test]
+fn a_command_may_be_what_a_shell_takes_and_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let (weir, out, log) = (env!("CARGO_BIN_EXE_weir"), dir.path().join("run"), dir.path().join("access"));
+    let serve =
+        format!("{weir} serve --store memory: --listen 127.0.0.1:{{port}} --access-log {}", log.display());
+    let (base, new) = (format!("WEIR_SOMETHING='a b' {serve}"), format!("cd / && {serve}; true"));
+    let length = ["--for", "1s", "--clients", "1", "--warmup", "50ms", "--window", "200ms"];
+    let commands =
+        ["--command", &base, "--command", &new, "--url", "/healthz", "--out", out.to_str().unwrap()];
+    let output = compare(&[&commands[..], &length].concat());
+    let [text, error] = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{error}");
+    assert!(text.contains("\nrequests  goodput"), "{text}{error}");
+    // The shell of the second one ends before what it started.
+    let lines = fs::read_dir("/proc").unwrap().flatten();
+    let lines = lines.filter_map(|of| fs::read_to_string(of.path().join("cmdline")).ok());
+    let left = lines.filter(|line| line.contains(log.to_str().unwrap()));
+    assert_eq!(left.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
 fn two_urls_are_measured_until_the_time_is_over() {
     let server = Server::start("memory:", &[]);
     let dir = tempfile::tempdir().unwrap();
