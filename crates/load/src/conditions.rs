@@ -177,16 +177,26 @@ pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
     Some(Error::unmet(format_args!("none of {} requests succeeded ({what})", report.attempts)).hint(hint))
 }
 
-/// Whether the server went away: in the last second nothing succeeded, and connections failed.
+/// Whether the server went away: in the last second nothing succeeded, and connections failed or requests had no answer.
 pub fn server_is_gone(report: &LoadReport) -> Option<Error> {
+    const STALLED_SECS: f64 = 1.0;
     const CONNECTION_FAULTS: &[&str] = &["refused", "reset", "closed_early", "timeout", "slow_body", "tls"];
-    let silent_secs = report.last_success_secs?;
     let has_failed = CONNECTION_FAULTS.iter().any(|class| report.errors.contains_key(*class));
-    (has_failed && silent_secs >= (report.window_secs / 2.0).min(1.0)).then(|| {
-        let what =
-            format!("the server went away: nothing succeeded in the last {silent_secs:.1} s of the window");
-        Error::unmet(what).hint("see its log; the figures are of the time before, too")
-    })
+    let silent = report.last_success_secs.filter(|secs| *secs >= (report.window_secs / 2.0).min(1.0));
+    let stalled = report.stalled_secs.filter(|secs| *secs >= STALLED_SECS);
+    let what = match (silent.filter(|_| has_failed), stalled) {
+        (Some(secs), _) => {
+            format!("the server went away: nothing succeeded in the last {secs:.1} s of the window")
+        }
+        (None, Some(secs)) => {
+            let count = report.in_flight_at_end;
+            format!(
+                "the server stopped answering: {count} requests in flight had no answer in the last {secs:.1} s of the window"
+            )
+        }
+        (None, None) => return None,
+    };
+    Some(Error::unmet(what).hint("see its log; the figures are of the time before, too"))
 }
 
 #[cfg(test)]
@@ -255,5 +265,15 @@ mod tests {
             server_is_gone(&LoadReport { last_success_secs: Some(silent_secs), errors, ..report() }).is_some()
         };
         assert!(away(1.5, "refused") && !away(0.5, "refused") && !away(1.5, "http_5xx"));
+        let stalled = |secs| {
+            let report = LoadReport { stalled_secs: Some(secs), in_flight_at_end: 16, ..report() };
+            server_is_gone(&report).map(|error| error.to_string())
+        };
+        assert!(stalled(0.9).is_none());
+        assert_eq!(
+            stalled(4.0).unwrap(),
+            "the server stopped answering: 16 requests in flight had no answer in the last 4.0 s of the window; \
+             hint: see its log; the figures are of the time before, too"
+        );
     }
 }

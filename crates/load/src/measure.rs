@@ -366,6 +366,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         operations: tally.operations(&kinds),
         errors: tally.errors(),
         failures: tally.examples.clone(),
+        stalled_secs: tally.stalled().map(|time| time.as_secs_f64()),
         last_success_secs: tally.last_success.map(|time| time.as_secs_f64()),
         statuses: tally.statuses(),
         verify: plan.verify.to_string(),

@@ -363,9 +363,10 @@ impl Reactor {
         }
     }
 
-    /// What the last run left undone: when each request in flight was sent, and the schedule with what was due and not sent.
-    pub(super) fn into_unfinished(self) -> (Vec<Instant>, Schedule) {
+    /// What the last run left undone: when each request in flight was due and when it was sent, and the schedule with what was due and
+    /// not sent.
+    pub(super) fn into_unfinished(self) -> (Vec<[Instant; 2]>, Schedule) {
         let flying = self.clients.iter().filter(|client| client.state == State::InFlight);
-        (flying.map(|client| client.since).collect(), self.schedule)
+        (flying.map(|client| [client.intended, client.since]).collect(), self.schedule)
     }
 }

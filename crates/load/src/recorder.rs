@@ -51,7 +51,8 @@ pub(super) struct Recorder {
     /// The second that goes on, and those that are past and not taken yet.
     current: Current,
     past: Vec<Second>,
-    /// When a request succeeded last.
+    /// When a request ended last, and when one succeeded last.
+    last_end: Option<Instant>,
     last_success: Option<Instant>,
 }
 
@@ -64,6 +65,7 @@ impl Recorder {
             in_flight_until: begun,
             current: Current::new(window.start, begun, bin),
             past: Vec::new(),
+            last_end: None,
             last_success: None,
         }
     }
@@ -74,9 +76,10 @@ impl Recorder {
         let said = (attempt.result.is_ok(), attempt.status);
         self.current.record(attempt.until, latency_ns, said, &mut self.past);
         if !self.window.holds(attempt.until) {
-            self.cut_off(attempt.sent, attempt.until);
+            self.cut_off([attempt.since, attempt.sent], attempt.until);
             return;
         }
+        self.last_end = Some(attempt.until);
         self.tally.attempts[attempt.kind] += 1;
         self.tally.count_status(attempt.status);
         match attempt.result {
@@ -115,12 +118,24 @@ impl Recorder {
         }
     }
 
-    /// Counts a request that was under way until `until`, if the window ended meanwhile.
-    fn cut_off(&mut self, sent: Instant, until: Instant) {
+    /// Counts a request that was due at the first of these instants, sent at the second, and under way until `until`, if the
+    /// window ended meanwhile.
+    fn cut_off(&mut self, [due, sent]: [Instant; 2], until: Instant) {
         let Window { start, end } = self.window;
+        if until >= end {
+            self.unfinished(due, 1);
+        }
         if sent < end && until >= end {
             self.tally.in_flight_at_end += 1;
+            self.tally.oldest_in_flight = self.tally.oldest_in_flight.max(end - sent);
             self.tally.edge_secs += end.duration_since(sent.max(start)).as_secs_f64();
+        }
+    }
+
+    /// Counts requests of an open loop that were due then and had not ended when the window did.
+    fn unfinished(&mut self, due: Instant, count: u64) {
+        if let Some(open) = self.tally.open.as_mut().filter(|_| due < self.window.end) {
+            open.unfinished.record_n((self.window.end - due).as_nanos() as u64, count);
         }
     }
 
@@ -171,11 +186,11 @@ impl Recorder {
     }
 
     /// Counts what was left when the run had ended at `until`, with its window or after it: the requests `in_flight`, by when
-    /// they were sent, and what of the `schedule` was due and not sent.
-    pub(super) fn ended(&mut self, in_flight: &[Instant], schedule: Schedule, until: Instant) {
+    /// they were due and when they were sent, and what of the `schedule` was due and not sent.
+    pub(super) fn ended(&mut self, in_flight: &[[Instant; 2]], schedule: Schedule, until: Instant) {
         let Window { start, end } = self.window;
-        for sent in in_flight {
-            self.cut_off(*sent, until);
+        for request in in_flight {
+            self.cut_off(*request, until);
         }
         if let Some(open) = &mut self.tally.open {
             let next = schedule.next_at();
@@ -183,8 +198,13 @@ impl Recorder {
             // Nothing was sent in the window: what was due first is due still.
             let behind = next.map_or(Duration::ZERO, |next| start.saturating_duration_since(next));
             open.behind_at_start.get_or_insert(behind);
-            open.due += schedule.untaken(start, end);
         }
+        schedule.untaken(end, |due, count| {
+            self.unfinished(due, count);
+            if let Some(open) = self.tally.open.as_mut().filter(|_| due >= start) {
+                open.due += count;
+            }
+        });
     }
 
     /// The seconds that are past at `now` and were not taken before.
@@ -200,8 +220,9 @@ impl Recorder {
 
     /// What was counted in the window, by one thread.
     pub(super) fn into_tally(self) -> Tally {
-        let last_success = self.last_success.map(|at| self.window.end.saturating_duration_since(at));
-        Tally { window: self.window.length(), threads: 1, last_success, ..self.tally }
+        let ago = |at: Option<Instant>| at.map(|at| self.window.end.saturating_duration_since(at));
+        let (last_end, last_success) = (ago(self.last_end), ago(self.last_success));
+        Tally { window: self.window.length(), threads: 1, last_end, last_success, ..self.tally }
     }
 }
 
@@ -333,7 +354,7 @@ mod tests {
         recorder.record(&attempt(Ok(Success::Done), start - 7 * MS, start + 3 * MS));
         recorder.record(&attempt(Ok(Success::Done), start + 3 * MS, start + 95 * MS));
         recorder.record(&attempt(Ok(Success::Done), start + 95 * MS, end + MS));
-        recorder.ended(&[start - 200 * MS, end + MS], Schedule::none(), end + 2 * MS);
+        recorder.ended(&[[start - 200 * MS; 2], [end + MS; 2]], Schedule::none(), end + 2 * MS);
         let latencies = recorder.tally.latency().us_mean * recorder.tally.attempts() as f64 / 1e6;
         assert!((latencies + recorder.tally.edge_secs - 0.2).abs() < 1e-9, "two clients for 100 ms");
         assert_eq!((recorder.tally.attempts(), recorder.tally.in_flight_at_end), (2, 2));
@@ -395,7 +416,63 @@ mod tests {
         assert_eq!((report.send_lag.count, report.send_lag.us_max), (4, 3000.0));
         assert_eq!((report.waited, report.waited_secs), (2, 0.060));
         assert_eq!((report.behind_secs_at_start, report.behind_secs_at_end), (0.020, 0.010));
-        assert!(report.over_capacity == (report.waited * 2 > report.sent));
+        assert!(report.over_capacity, "eleven of fourteen");
+    }
+
+    #[test]
+    fn what_has_not_ended_with_the_window_is_in_the_latencies_of_an_open_loop_by_its_age() {
+        let window = window(1000 * MS);
+        let at = |ms: u32| window.start + ms * MS;
+        // A request each millisecond; the server stops after `answered` of them, with one in flight.
+        let stopped = |answered: u32| {
+            let mut recorder = Recorder::new(window, window.start, true, SECOND, Operation::ALL.len());
+            let pacing = Pacing { rate: Some(Rate(1000.0)), ..Pacing::default() };
+            let mut schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start);
+            for ms in 0..=answered {
+                schedule.take();
+                recorder.launched(at(ms), at(ms), at(ms));
+                if ms < answered {
+                    recorder.record(&attempt(Ok(Success::Done), at(ms), at(ms) + MS / 2));
+                }
+            }
+            recorder.ended(&[[at(answered); 2]], schedule, window.end);
+            let mut tally = Tally::new(true, Operation::ALL.len());
+            tally.add(&recorder.into_tally());
+            tally
+        };
+        let tally = stopped(600);
+        let (latency, schedule) = (tally.latency(), tally.schedule(1000.0).unwrap());
+        assert_eq!((latency.count, schedule.unfinished, tally.attempts()), (1000, 400, 600));
+        for (us, ms) in [(latency.us_p50, 0.5), (latency.us_p90, 300.0), (latency.us_p99, 390.0)] {
+            assert!((us / 1e3 / ms - 1.0).abs() < 0.005, "{us} µs, not {ms} ms");
+        }
+        assert_eq!((tally.stalled(), schedule.over_capacity), (Some(at(1000) - at(600)), true));
+        // At a normal end one is in flight, for no longer than a latency: nothing is known of it.
+        let tally = stopped(999);
+        let mut recorder = Recorder::new(window, window.start, true, SECOND, Operation::ALL.len());
+        recorder.record(&attempt(Ok(Success::Done), at(990), at(998)));
+        recorder.ended(&[[at(995); 2]], Schedule::none(), window.end);
+        let schedule = recorder.tally.schedule(1000.0).unwrap();
+        assert_eq!((schedule.unfinished, recorder.tally.latency().count), (0, 1));
+        assert_eq!(recorder.into_tally().stalled(), None);
+        // One in a thousand is.
+        assert_eq!((tally.latency().count, tally.schedule(1000.0).unwrap().over_capacity), (1000, false));
+    }
+
+    #[test]
+    fn only_a_request_that_takes_longer_than_all_before_tells_of_a_stall() {
+        let window = window(1000 * MS);
+        let at = |ms: u32| window.start + ms * MS;
+        let stalled = |longest: u32, in_flight: &[[Instant; 2]]| {
+            let mut recorder = closed(window);
+            recorder.record(&attempt(Ok(Success::Done), at(500 - longest), at(500)));
+            recorder.ended(in_flight, Schedule::none(), window.end);
+            recorder.into_tally().stalled()
+        };
+        assert_eq!(stalled(10, &[[at(500); 2]]), Some(500 * MS));
+        assert_eq!(stalled(10, &[[at(600); 2], [at(700); 2]]), Some(400 * MS), "it thought before");
+        assert_eq!(stalled(450, &[[at(600); 2]]), None);
+        assert_eq!(stalled(10, &[]), None);
     }
 
     #[test]
@@ -404,7 +481,7 @@ mod tests {
         let mut recorder = Recorder::new(window, window.start - 50 * MS, true, SECOND, Operation::ALL.len());
         let pacing = Pacing { rate: Some(Rate(1000.0)), ..Pacing::default() };
         let schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start - 50 * MS);
-        recorder.ended(&[window.start - 50 * MS], schedule, window.end);
+        recorder.ended(&[[window.start - 50 * MS; 2]], schedule, window.end);
         let report = recorder.tally.schedule(1000.0).unwrap();
         assert_eq!((report.due, report.sent, report.over_capacity), (100, 0, true));
         assert_eq!((report.behind_secs_at_start, report.behind_secs_at_end), (0.050, 0.150));

@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 use kv::proto::{Bucket, Latency};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// With a coarser unit the digits would be right only from a thousand units up.
 const LOWEST_NS: u64 = 1;
@@ -43,11 +44,34 @@ impl Samples {
     /// Keeps one latency.
     #[inline]
     pub fn record(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns.min(HIGHEST_NS));
-        self.sum_ns += u128::from(ns);
+        self.record_n(ns, 1);
+    }
+
+    /// Keeps this latency as often as `count` says.
+    #[inline]
+    pub(super) fn record_n(&mut self, ns: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        self.histogram.saturating_record_n(ns.min(HIGHEST_NS), count);
+        self.sum_ns += u128::from(ns) * u128::from(count);
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
-        self.clipped += u64::from(ns > HIGHEST_NS);
+        self.clipped += if ns > HIGHEST_NS { count } else { 0 };
+    }
+
+    /// Adds those of `others` that are longer than this share of these samples, each as the middle of its bucket.
+    pub(super) fn add_longer(&mut self, others: &Samples, quantile: f64) {
+        let least = self.histogram.highest_equivalent(self.histogram.value_at_quantile(quantile));
+        for at in others.histogram.iter_recorded().filter(|at| at.value_iterated_to() > least) {
+            let ns = others.histogram.median_equivalent(at.value_iterated_to());
+            self.record_n(ns.max(others.min_ns).min(others.max_ns), at.count_at_value());
+        }
+    }
+
+    /// The longest one; 0 where there is none.
+    pub(super) fn longest(&self) -> Duration {
+        Duration::from_nanos(self.max_ns)
     }
 
     pub(super) fn add(&mut self, other: &Samples) {
@@ -145,6 +169,22 @@ mod tests {
         let latency = samples.summary();
         assert_eq!((latency.count, latency.clipped), (2, 1));
         assert_eq!((latency.us_mean, latency.us_max), (120e6, 180e6));
+    }
+
+    #[test]
+    fn samples_that_are_longer_than_most_are_added_and_no_others() {
+        let (mut ended, mut ages) = (Samples::default(), Samples::default());
+        (1..=100).for_each(|ms| ended.record(ms * 1_000_000));
+        ages.record_n(94_000_000, 7);
+        ages.record_n(96_000_000, 2);
+        ages.record(500_000_000);
+        ended.add_longer(&ages, 0.95);
+        let all = ended.summary();
+        assert_eq!((all.count, all.us_max), (103, 500e3));
+        assert!((all.us_mean - (5_050e3 + 692e3) / 103.0).abs() < 10.0, "{all:?}");
+        let mut none = Samples::default();
+        none.add_longer(&ages, 0.95);
+        assert_eq!(none.summary().count, 10, "nothing ended");
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(super) struct Schedule {
 
 /// How many instants that will not be used are drawn at most, to be counted, over all clients.
 const DRAWN_MAX: u64 = 10_000_000;
+/// In how many parts the others are counted.
+const STEPS: u64 = 100;
 
 /// What one client's instants are drawn from.
 #[derive(Clone, Debug)]
@@ -107,27 +109,30 @@ impl Schedule {
         Some((self.begun + Duration::from_nanos(ns), index))
     }
 
-    /// How many requests were to be sent from `from` to before `until` and were not taken. Instants beyond [`DRAWN_MAX`]
-    /// are not drawn: as many are counted as are to be expected.
-    pub(super) fn untaken(self, from: Instant, until: Instant) -> u64 {
-        let (Some(offered), Pacing { arrivals, .. }) = (self.offered, self.pacing) else { return 0 };
-        let ns = |instant: Instant| instant.saturating_duration_since(self.begun).as_nanos() as u64;
-        let (from, until) = (ns(from), ns(until));
+    /// Calls `with` for the requests that were to be sent before `until` and were not taken: when, and how many. Instants
+    /// beyond [`DRAWN_MAX`] are not drawn: as many are counted as are to be expected, spread evenly in [`STEPS`].
+    pub(super) fn untaken(self, until: Instant, mut with: impl FnMut(Instant, u64)) {
+        let (Some(offered), Pacing { arrivals, .. }) = (self.offered, self.pacing) else { return };
+        let until = until.saturating_duration_since(self.begun).as_nanos() as u64;
         let due = |ns: u64| offered.due(ns as f64 / 1e9) / self.of as f64;
+        let instant = |ns: u64| self.begun + Duration::from_nanos(ns);
         let drawn_max = DRAWN_MAX / self.clients.len().max(1) as u64;
-        let of_client = |Reverse((next, index)): Reverse<(u64, usize)>| {
+        for Reverse((next, index)) in self.due {
             let mut clock = self.clients[index].clone();
-            let (mut at, mut count) = (next, 0);
-            for _ in 0..drawn_max {
-                if at >= until {
-                    return count;
-                }
-                count += u64::from(at >= from);
+            let (mut at, mut drawn) = (next, 0);
+            while at < until && drawn < drawn_max {
+                with(instant(at), 1);
                 at = clock.next_ns(arrivals, self.of, &offered);
+                drawn += 1;
             }
-            count + (due(until) - due(at.max(from))).max(0.0).ceil() as u64
-        };
-        self.due.into_iter().map(of_client).sum()
+            if at < until {
+                let left = (due(until) - due(at)).max(0.0).ceil() as u64;
+                let part = |whole: u64, step: u64| whole / STEPS * step + whole % STEPS * step / STEPS;
+                for step in 0..STEPS {
+                    with(instant(at + part(until - at, step)), part(left, step + 1) - part(left, step));
+                }
+            }
+        }
     }
 
     /// Fixes the next instant of client `index`.
@@ -267,20 +272,25 @@ mod tests {
             schedule.take();
         }
         assert_eq!(schedule.next_at(), Some(at(100)));
-        assert_eq!(schedule.untaken(at(50), at(200)), 100);
+        let untaken = |schedule: Schedule, from: Instant, until: Instant| {
+            let mut count = 0;
+            schedule.untaken(until, |at, of| count += if at >= from { of } else { 0 });
+            count
+        };
+        assert_eq!(untaken(schedule, at(50), at(200)), 100);
         let schedule = Schedule::new(pacing, clocks(1, 3), 3, begun);
-        assert_eq!(schedule.untaken(at(50), at(200)), 150);
+        assert_eq!(untaken(schedule, at(50), at(200)), 150);
 
         // However many there are: an hour of a thousand million a second.
         let hour = begun + Duration::from_secs(3600);
         let many = |arrivals| Schedule::new(open(1e9, arrivals), clocks(1, 7), 7, begun);
-        assert_eq!(many(Arrivals::Constant).untaken(begun, hour), 3_600_000_000_000);
-        let about = many(Arrivals::Poisson).untaken(begun, hour) as f64;
+        assert_eq!(untaken(many(Arrivals::Constant), begun, hour), 3_600_000_000_000);
+        let about = untaken(many(Arrivals::Poisson), begun, hour) as f64;
         assert!((about / 3.6e12 - 1.0).abs() < 1e-3, "{about}");
         // Drawn one by one as long as that is quick.
         let mut one_by_one = Schedule::new(open(1e5, Arrivals::Poisson), clocks(1, 7), 7, begun);
-        let counted =
-            Schedule::new(open(1e5, Arrivals::Poisson), clocks(1, 7), 7, begun).untaken(at(50), at(200));
+        let other = Schedule::new(open(1e5, Arrivals::Poisson), clocks(1, 7), 7, begun);
+        let counted = untaken(other, at(50), at(200));
         let instants = std::iter::from_fn(|| one_by_one.take().filter(|(due, _)| *due < at(200)));
         assert_eq!(instants.filter(|(due, _)| *due >= at(50)).count() as u64, counted);
     }

@@ -15,6 +15,10 @@ use std::time::Duration;
 const STATUS_MIN: u16 = 100;
 const STATUSES: usize = 500;
 
+/// An age says of a latency only that it is longer. Nearly all requests that end the window in a server that answers are younger than this
+/// share of the latencies is long, so that those that are older tell of one that does not.
+const UNFINISHED_QUANTILE: f64 = 0.95;
+
 /// What was counted in the window of a run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tally {
@@ -36,7 +40,8 @@ pub(super) struct Tally {
     pub(super) faults: [u64; Fault::ALL.len()],
     /// One of each class.
     pub(super) examples: Vec<FailureExample>,
-    /// How long before the end of the window the last request succeeded.
+    /// How long before the end of the window the last request ended, and the last one succeeded.
+    pub(super) last_end: Option<Duration>,
     pub(super) last_success: Option<Duration>,
     pub(super) absent: u64,
     /// Reads whose value was compared as a whole.
@@ -55,6 +60,8 @@ pub(super) struct Tally {
     /// The number of requests in flight times how long it was so.
     pub(super) in_flight_secs: f64,
     pub(super) in_flight_at_end: u64,
+    /// How long before that the first of them was sent.
+    pub(super) oldest_in_flight: Duration,
     /// Of the requests in flight at the window's end the part in it, and what passed of it before a client began, less the
     /// part before it of the requests that are counted.
     pub(super) edge_secs: f64,
@@ -66,6 +73,8 @@ pub(super) struct Tally {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Open {
     pub(super) service: Samples,
+    /// The ages of the requests that were due and had not ended when the window did.
+    pub(super) unfinished: Samples,
     pub(super) send_lag: Samples,
     pub(super) due: u64,
     pub(super) sent: u64,
@@ -108,6 +117,7 @@ impl Tally {
                 self.examples.push(example.clone());
             }
         }
+        self.last_end = [self.last_end, other.last_end].into_iter().flatten().min();
         self.last_success = [self.last_success, other.last_success].into_iter().flatten().min();
         self.absent += other.absent;
         self.verified += other.verified;
@@ -119,6 +129,7 @@ impl Tally {
         self.think += other.think;
         self.in_flight_secs += other.in_flight_secs;
         self.in_flight_at_end += other.in_flight_at_end;
+        self.oldest_in_flight = self.oldest_in_flight.max(other.oldest_in_flight);
         self.edge_secs += other.edge_secs;
         if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
             mine.add(theirs);
@@ -158,13 +169,15 @@ impl Tally {
     pub(super) fn schedule(&self, offered_rps: f64) -> Option<ScheduleReport> {
         let open = self.open.as_ref()?;
         let behind_at_start = open.behind_at_start.unwrap_or_default();
-        // A stall makes many wait and loses none; with too much on offer most wait, and some are never sent.
-        let launched = open.send_lag.histogram.len();
-        let over_capacity = open.sent * 100 < open.due * 99 && open.waited * 2 >= launched;
+        // A short stall makes many wait and loses few; with too much on offer most wait, or many are never sent.
+        let (launched, unsent) = (open.send_lag.histogram.len(), open.due - open.sent);
+        let over_capacity =
+            unsent * 100 > open.due && (open.waited * 2 >= launched || unsent * 10 >= open.due);
         Some(ScheduleReport {
             offered_rps,
             due: open.due,
             sent: open.sent,
+            unfinished: self.all().histogram.len() - self.attempts(),
             send_lag: open.send_lag.summary(),
             waited: open.waited,
             waited_secs: open.waited_time.as_secs_f64(),
@@ -186,7 +199,7 @@ impl Tally {
         all
     }
 
-    /// Of all attempts.
+    /// Of all attempts, and in an open loop of what should have ended.
     pub(super) fn latency(&self) -> Latency {
         self.all().summary()
     }
@@ -200,11 +213,27 @@ impl Tally {
     }
 
     fn all(&self) -> Samples {
-        let mut all = Samples::default();
-        for samples in self.successes.iter().chain([&self.failures]) {
-            all.add(samples);
+        let mut all = self.ended();
+        if let Some(open) = &self.open {
+            all.add_longer(&open.unfinished, UNFINISHED_QUANTILE);
         }
         all
+    }
+
+    /// Of all attempts.
+    fn ended(&self) -> Samples {
+        let mut ended = Samples::default();
+        for samples in self.successes.iter().chain([&self.failures]) {
+            ended.add(samples);
+        }
+        ended
+    }
+
+    /// How long no request had ended when the window did, as long as one was in flight, if none took as long.
+    pub(super) fn stalled(&self) -> Option<Duration> {
+        let longest =
+            self.open.as_ref().map_or_else(|| self.ended().longest(), |open| open.service.longest());
+        self.last_end.map(|ago| ago.min(self.oldest_in_flight)).filter(|stalled| *stalled > longest)
     }
 
     /// A report on each of `kinds`.
@@ -238,6 +267,7 @@ impl Tally {
 impl Open {
     fn add(&mut self, other: &Open) {
         self.service.add(&other.service);
+        self.unfinished.add(&other.unfinished);
         self.send_lag.add(&other.send_lag);
         self.due += other.due;
         self.sent += other.sent;

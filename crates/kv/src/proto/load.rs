@@ -102,7 +102,7 @@ pub struct LoadReport {
     /// Failed attempts over all attempts, 0–1.
     pub error_ratio: f64,
     /// Of all attempts, failed ones included: in a closed loop from the instant the client was free to send, in an open
-    /// one from the instant the request was to be sent.
+    /// one from the instant the request was to be sent, with the requests that are `unfinished`.
     pub latency: Latency,
     /// The same from the instant each was sent, waiting not included. `None` in a closed loop, where it is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,6 +123,10 @@ pub struct LoadReport {
     /// Of each class of failures one request with its answer; empty in reports from before there were any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureExample>,
+    /// How long at the end of the window a request was in flight and none ended, if that is longer than every latency. `None`
+    /// otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled_secs: Option<f64>,
     /// How long before the end of the window the last request succeeded. `None` where none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_success_secs: Option<f64>,
@@ -153,7 +157,7 @@ pub struct LoadReport {
     /// `None` in reports from before it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_mean: Option<f64>,
-    /// Requests in flight when the window ended. They are in no other count.
+    /// Requests in flight when the window ended. They are in no other count but `unfinished`.
     #[serde(default)]
     pub in_flight_at_end: u64,
     /// What has to be added to the sum of all latencies (in an open loop: of all service times) to have all time that passed in
@@ -263,6 +267,10 @@ pub struct ScheduleReport {
     pub due: u64,
     /// Those of them that were sent in it.
     pub sent: u64,
+    /// Requests that were due and had not ended when the window did, and were older then than 95 % of the latencies are long.
+    /// They are in `latency` with that age.
+    #[serde(default)]
+    pub unfinished: u64,
     /// How late the generator sent a request that had a connection: its own fault.
     pub send_lag: Latency,
     /// Requests that had to wait for a connection because all were in use.

@@ -1,12 +1,14 @@
 //! What `weir load` ends with: conditions, runs without success, servers that go away, Ctrl-C, and an example of what failed.
 
 use super::any_url::Service;
-use super::load::weir_load;
+use super::load::{Reply, Server, weir_load};
 use super::support::{PATIENCE, tried, until, weir};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 const SHORT: [&str; 3] = ["--clients=2", "--warmup=0s", "--window=300ms"];
 
@@ -111,6 +113,65 @@ fn a_server_that_goes_away_is_a_failure() {
     let (code, text) = ended(load);
     assert_eq!(code, Some(3), "{text}");
     assert!(text.contains("error: the server went away: nothing succeeded in the last "), "{text}");
+}
+
+/// Answers that many requests at once and the others never. Connections stay open.
+fn stops_after(requests: usize) -> String {
+    let answer = move |number| if number < requests { Reply::Status(200) } else { Reply::Silence };
+    format!("http://{}/kv/x", Server::start(answer).address)
+}
+
+#[test]
+fn a_server_that_stops_answering_before_the_end_is_a_failure() {
+    let window = |window: &'static str| ["--clients=2", "--warmup=0s", "--timeout=20s", "--window", window];
+    // In a closed loop two requests never end: none of the percentiles could say so.
+    let (output, stdout, stderr) = weir_load(&[&window("3s")[..], &[&stops_after(200)]].concat());
+    assert_eq!(output.status.code(), Some(3), "{stdout}{stderr}");
+    assert!(
+        stderr
+            .contains("error: the server stopped answering: 2 requests in flight had no answer in the last "),
+        "{stderr}"
+    );
+    // An open loop knows of all that was due: half a second is enough for the percentiles.
+    let url = stops_after(1000);
+    let open = [&url, "--rate=1000", "--fail-if", "p99>300ms,errors>0.1%"];
+    let (output, stdout, stderr) = weir_load(&[&window("1500ms")[..], &open].concat());
+    assert_eq!(output.status.code(), Some(3), "{stdout}{stderr}");
+    assert!(stderr.contains("error: --fail-if: p99 is "), "{stderr}");
+    assert!(stdout.contains(" requests were due and had not ended when the window did"), "{stdout}");
+    // A long request is no silence: at any time one is in flight, and each is answered after a while.
+    let service = Service::start();
+    let slow = [&service.url("/slow/1200"), "--clients=1", "--warmup=0s", "--window=3500ms"];
+    let (output, stdout, stderr) = weir_load(&slow);
+    assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
+}
+
+/// What `--find-rate` says of a server that answers so as soon as more than a hundred have asked in the last quarter of a second.
+fn rates_of_a_server_that_then(reply: Reply, wanted: &str) -> (serde_json::Value, String) {
+    let recent: Arc<Mutex<VecDeque<Instant>>> = Arc::default();
+    let server = Server::start(move |_| {
+        let mut recent = recent.lock().unwrap();
+        let now = Instant::now();
+        recent.push_back(now);
+        while recent.front().is_some_and(|at| now - *at > Duration::from_millis(250)) {
+            recent.pop_front();
+        }
+        if recent.len() > 100 { reply } else { Reply::Status(200) }
+    });
+    let url = format!("http://{}/kv/x", server.address);
+    let flags = [&url, "--clients=8", "--warmup=0s", "--find-rate", wanted, "--within=12s", "--json"];
+    let (_, stdout, stderr) = weir_load(&flags);
+    (serde_json::from_str(&stdout).unwrap(), stdout + &stderr)
+}
+
+#[test]
+fn a_rate_at_which_the_server_deadlocks_does_not_hold() {
+    let (found, text) = rates_of_a_server_that_then(Reply::Silence, "p99<1s,errors<1%");
+    let rates = found["rates"].as_array().unwrap();
+    let held = rates.iter().filter(|rate| rate["passed"].as_u64() > rate["failed"].as_u64());
+    let most = held.map(|rate| rate["rate_rps"].as_f64().unwrap()).fold(0.0, f64::max);
+    assert!(most <= 450.0 && found["holds_rps"].as_f64().is_none_or(|rps| rps <= 450.0), "{text}");
+    assert!(text.contains("  breaks\n"), "{text}");
 }
 
 #[test]

@@ -67,6 +67,29 @@ fn a_stall_delays_all_that_was_due_in_it_and_only_an_open_loop_says_so() {
 }
 
 #[test]
+fn a_stall_that_lasts_to_the_end_of_the_window_delays_all_that_was_due_in_it() {
+    // About 600 requests are answered at once, the others never; the window ends before the first timeout.
+    let stops = Server::start(|number| if number < 600 { Reply::Value } else { Reply::Silence });
+    let report = run(&Plan {
+        clients: 4,
+        warmup: Duration::ZERO,
+        window: Duration::from_millis(1500),
+        pacing: open(1000.0, Arrivals::Constant),
+        histogram: true,
+        ..plan(stops.address, "get_popular")
+    });
+    let schedule = report.schedule.as_ref().unwrap();
+    // What was due more than 95 ms before the end; a machine that stalls answers fewer of the others.
+    assert!(longer(&report, "all", 95) >= 790, "{schedule:?} {:?}", report.latency);
+    assert!(report.latency.us_p90 > 500e3 && report.latency.us_max > 850e3, "{:?}", report.latency);
+    assert_eq!((schedule.due, report.latency.count), (1500, report.attempts + schedule.unfinished));
+    assert!(schedule.over_capacity && report.error_ratio == 0.0, "{schedule:?}");
+    // Neither enters the account of time: no such request has ended.
+    assert_eq!(report.service.unwrap().count, report.attempts);
+    assert!(little_residual(&report).unwrap().abs() < 0.001, "{report:?}");
+}
+
+#[test]
 fn more_than_the_server_can_do_is_called_so() {
     // One at a time, each for 5 ms: no more than 200 in a second.
     let slow = Server::start(|_| {
@@ -180,11 +203,12 @@ fn a_run_ten_times_as_long_needs_no_more_memory() {
         let mut short = 0;
         for _ in 0..5 {
             short = peak_kib(&url, "300ms", pacing).max(short);
-            if long < short + 128 {
+            if long < short + 192 {
                 break;
             }
         }
-        // Eight bytes for each request would be more where there are 6,000 a second; two more seconds of the course are not.
-        assert!(short > 0 && long < short + 128, "{long} KiB, after {short} KiB, with {pacing:?}");
+        // Eight bytes for each request would be more where there are 9,000 a second; two more seconds of the course are not, nor are
+        // latencies up to ten times as long in several histograms.
+        assert!(short > 0 && long < short + 192, "{long} KiB, after {short} KiB, with {pacing:?}");
     }
 }

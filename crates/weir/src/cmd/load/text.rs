@@ -27,7 +27,7 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
         let name = format!("{} successes", operation.operation);
         rows.push((name, cells(&operation.absent.to_string(), &operation.latency)));
     }
-    if report.operations.len() > 1 || report.attempts > report.successes {
+    if report.operations.len() > 1 || report.latency.count > report.successes {
         rows.push(("all attempts".into(), cells("", &report.latency)));
     }
     if let Some(service) = &report.service {
@@ -181,6 +181,10 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     }
     if let Some(schedule) = &report.schedule {
         add("schedule", schedule_text(schedule, &report.latency));
+        if schedule.unfinished * 100 > schedule.due {
+            let text = "requests were due and had not ended when the window did; their age is in the latency";
+            add("unfinished", format!("{} {text}", schedule.unfinished));
+        }
         if schedule.waited > 0 {
             let mean = units::micros(schedule.waited_secs * 1e6 / schedule.waited as f64);
             add("waited", format!("{} requests for a connection, {mean} each on average", schedule.waited));
