@@ -6,6 +6,7 @@
 //! figure, trials that may contradict each other, short ones first.
 
 use super::results::{SearchEnd, SearchPlan, SearchTrial};
+use kv::proto::LoadReport;
 use serde::Serialize;
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
@@ -28,7 +29,9 @@ const WARMUP: f64 = 0.15;
 const SPOILED: u32 = 3;
 /// So many tries without any numbers end the search.
 const BROKEN: u32 = 3;
-/// A try that fails while its generator sent so late, as a share of the limit (99th percentile), says nothing of the target.
+/// A try in which more of what was due has not ended at the end has failed: of a server that answers, hardly any is that late.
+const UNFINISHED: f64 = 0.05;
+/// A try that fails while its generator sent so late, as a share of the latency (99th percentiles), says nothing of the target.
 const SEND_LAG: f64 = 0.2;
 /// The same where the generator's threads computed for so much of the time.
 const BUSY: f64 = 0.9;
@@ -144,18 +147,26 @@ pub fn judge(plan: &SearchPlan, tried: &SearchTrial) -> Outcome {
     let Some(load) = tried.trial.load.as_ref().filter(|_| tried.trial.failure.is_none()) else {
         return Outcome::Missing(tried.trial.failure.clone().unwrap_or_else(|| "no numbers".to_owned()));
     };
-    let over = load.schedule.as_ref().is_some_and(|schedule| schedule.over_capacity);
-    let answered = load.latency.count > 0;
-    let send_lag_us = load.schedule.as_ref().map_or(0.0, |schedule| schedule.send_lag.us_p99);
+    outcome(load, plan.error_ratio, load.latency.us_p99 <= plan.p99_us)
+}
+
+/// What a try came to in which so many attempts may fail, and whose other conditions hold or do not.
+pub fn outcome(load: &LoadReport, error_ratio_max: f64, holds: bool) -> Outcome {
+    let schedule = load.schedule.clone().unwrap_or_default();
+    let is_kept = !schedule.over_capacity && schedule.unfinished as f64 <= UNFINISHED * schedule.due as f64;
+    let send_lag_us = schedule.send_lag.us_p99;
     let busy = load.cpu_secs / (load.window_secs * f64::from(load.threads));
     match () {
-        () if load.error_ratio > plan.error_ratio => Outcome::Failed,
+        // The generator fails no request.
+        () if load.error_ratio > error_ratio_max => Outcome::Failed,
         // With the generator's own lateness in it, so all the more without.
-        () if answered && !over && load.latency.us_p99 <= plan.p99_us => Outcome::Passed,
-        () if send_lag_us > SEND_LAG * plan.p99_us => {
-            Outcome::Spoiled(format!("it sent {} late (p99)", kv::units::micros(send_lag_us)))
+        () if load.attempts > 0 && is_kept && holds => Outcome::Passed,
+        () if send_lag_us > SEND_LAG * load.latency.us_p99 => {
+            Outcome::Spoiled(format!("the generator sent {} late (p99)", kv::units::micros(send_lag_us)))
         }
-        () if busy > BUSY => Outcome::Spoiled(format!("it used {:.0} % of its cores", busy * 100.0)),
+        () if busy > BUSY => {
+            Outcome::Spoiled(format!("the generator used {:.0} % of its cores", busy * 100.0))
+        }
         () => Outcome::Failed,
     }
 }
@@ -355,7 +366,7 @@ impl Search {
 mod tests {
     use super::*;
     use crate::results::Trial;
-    use kv::proto::{Latency, LoadReport, ScheduleReport};
+    use kv::proto::{Latency, ScheduleReport};
     use rand_core::{Rng, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -526,9 +537,10 @@ mod tests {
             let latency = Latency { count: 1000, us_p99: 4000.0, ..Latency::default() };
             let mut load = LoadReport {
                 latency,
+                attempts: 1000,
                 threads: 1,
                 window_secs: 2.0,
-                schedule: Some(ScheduleReport::default()),
+                schedule: Some(ScheduleReport { due: 1000, ..ScheduleReport::default() }),
                 ..LoadReport::default()
             };
             change(&mut load);
@@ -542,17 +554,24 @@ mod tests {
         assert_eq!(judged(&slow), Outcome::Failed);
         assert_eq!(judged(&|load| load.error_ratio = 0.002), Outcome::Failed);
         assert_eq!(judged(&|load| load.schedule.as_mut().unwrap().over_capacity = true), Outcome::Failed);
-        assert_eq!(judged(&|load| load.latency.count = 0), Outcome::Failed);
+        assert_eq!(judged(&|load| load.attempts = 0), Outcome::Failed);
+        assert_eq!(judged(&|load| load.schedule.as_mut().unwrap().unfinished = 51), Outcome::Failed, "hangs");
+        // A server that answers errors at once makes the generator's lateness most of the latency.
+        let sheds = judged(&|load| {
+            late(load);
+            (load.error_ratio, load.latency.us_p99) = (0.5, 150.0);
+        });
+        assert_eq!(sheds, Outcome::Failed);
         let both = judged(&|load| {
             slow(load);
             late(load);
         });
-        assert_eq!(both, Outcome::Spoiled("it sent 2.00 ms late (p99)".into()));
+        assert_eq!(both, Outcome::Spoiled("the generator sent 2.00 ms late (p99)".into()));
         let busy = judged(&|load| {
             slow(load);
             load.cpu_secs = 1.9;
         });
-        assert_eq!(busy, Outcome::Spoiled("it used 95 % of its cores".into()));
+        assert_eq!(busy, Outcome::Spoiled("the generator used 95 % of its cores".into()));
         let trial = Trial { failure: Some("refused".into()), ..missing() };
         let none = judge(&plan(), &SearchTrial { rate_rps: 1.0, window_secs: 2.0, trial });
         assert_eq!(none, Outcome::Missing("refused".into()));

@@ -62,6 +62,12 @@ impl Conditions {
         let turn = |condition: &Condition| Condition { is_above: !condition.is_above, ..*condition };
         Conditions(self.0.iter().map(turn).collect())
     }
+
+    /// How many of the attempts fail at most where these hold, 0–1; `None` if they do not say.
+    pub fn error_ratio_max(&self) -> Option<f64> {
+        let of_errors = |of: &&Condition| matches!(of.figure.kind, Kind::Errors) && !of.is_above;
+        self.0.iter().filter(of_errors).map(|condition| condition.limit).reduce(f64::min)
+    }
 }
 
 impl Condition {
@@ -231,6 +237,7 @@ mod tests {
         }
         let wanted: Conditions = "p99<20ms,errors<0.1%".parse().unwrap();
         assert_eq!(wanted.opposite().met(&report()).len(), 2);
+        assert_eq!(wanted.error_ratio_max(), Some(0.001));
         assert_eq!(wanted.to_string(), "p99 < 20.0 ms, errors < 0.10 %");
         for (wrong, why) in [
             ("", "has no < or >"),

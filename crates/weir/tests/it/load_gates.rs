@@ -175,6 +175,15 @@ fn a_rate_at_which_the_server_deadlocks_does_not_hold() {
 }
 
 #[test]
+fn a_server_that_refuses_what_is_too_much_is_the_limit_and_not_the_generator() {
+    // Refusals are so quick that the generator's lateness is most of their latency.
+    let (found, text) = rates_of_a_server_that_then(Reply::Status(503), "errors<0.1%");
+    let rates = found["rates"].as_array().unwrap();
+    assert!(rates.iter().all(|rate| rate["spoiled"] == 0) && !text.contains("does not count"), "{text}");
+    assert!(text.contains("  breaks\n"), "{text}");
+}
+
+#[test]
 fn the_highest_rate_under_conditions_is_found_between_two_bounds() {
     tried(find_rate);
 }

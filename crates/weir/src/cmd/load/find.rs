@@ -50,6 +50,7 @@ pub(super) fn rate(
 ) -> Result<(), Error> {
     let begun = Instant::now();
     let is_broken = wanted.opposite();
+    let error_ratio = wanted.error_ratio_max().unwrap_or(1.0);
     let trial_secs = (within.as_secs_f64() / TRIES).clamp(0.25, 30.0);
     // What comes through without a limit is where to begin.
     let first = run(&Plan { window: Duration::from_secs_f64(trial_secs), ..plan.clone() })?;
@@ -85,7 +86,7 @@ pub(super) fn rate(
         plan.window = Duration::from_secs_f64(next.window_secs);
         let tried = Instant::now();
         let report = run(&plan)?;
-        let outcome = judge(&is_broken, &report);
+        let outcome = search::outcome(&report, error_ratio, is_broken.met(&report).is_empty());
         let schedule = report.schedule.as_ref();
         waits |= outcome == Outcome::Failed
             && schedule.is_some_and(|schedule| schedule.waited * 10 > schedule.sent);
@@ -133,23 +134,6 @@ pub(super) fn rate(
 
 fn run(plan: &Plan) -> Result<LoadReport, Error> {
     load::run(plan, &mut |_| {})
-}
-
-/// What a try at a rate says.
-fn judge(is_broken: &Conditions, report: &LoadReport) -> Outcome {
-    let over = report.schedule.as_ref().is_some_and(|schedule| schedule.over_capacity);
-    let late = report.schedule.as_ref().map_or(0.0, |schedule| schedule.send_lag.us_p99);
-    match is_broken.met(report).is_empty() && !over && report.attempts > 0 {
-        true => Outcome::Passed,
-        // Lateness of the generator itself is in the latency.
-        false if late > report.latency.us_p99 / 2.0 => {
-            Outcome::Spoiled(format!("the generator sent {} late (p99)", micros(late)))
-        }
-        false => match load::generator_limit(report) {
-            Some(why) => Outcome::Spoiled(why),
-            None => Outcome::Failed,
-        },
-    }
 }
 
 fn try_line(report: &LoadReport, rate_rps: f64, outcome: &Outcome) -> String {
