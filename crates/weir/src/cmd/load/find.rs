@@ -199,6 +199,7 @@ struct Capacity {
 struct Level {
     clients: u32,
     goodput_rps: Vec<f64>,
+    latency_us_mean: f64,
     latency_us_p50: f64,
     latency_us_p99: f64,
     error_ratio: f64,
@@ -254,8 +255,7 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
     let best = levels.iter().max_by(|a, b| a.mean().total_cmp(&b.mean()));
     let Some(best) = best else { return Err(Error::unmet("there was no level")) };
     let plus_minus_rps = best.plus_minus();
-    // Asymptotic bounds: from so many clients on, they cannot all be served at once.
-    let knee_clients = best.mean() * levels[0].latency_us_p50 / 1e6;
+    let knee_clients = knee(best.mean(), &levels[0], plan.pacing.think.mean);
     let (capacity_rps, clients) = (best.mean(), best.clients);
     if json {
         return say_json(&Capacity {
@@ -275,7 +275,7 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
         short(plus_minus_rps)
     ));
     say(format!(
-        "knee        {} clients: capacity × latency of one client; more mainly wait",
+        "knee        {} clients: capacity × (mean latency of one client + think time); more mainly wait",
         short(knee_clients)
     ));
     say(String::new());
@@ -289,11 +289,17 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
     Ok(())
 }
 
+/// Asymptotic bounds: from so many clients on, they cannot all be served at once.
+fn knee(capacity_rps: f64, alone: &Level, think: Duration) -> f64 {
+    capacity_rps * (alone.latency_us_mean / 1e6 + think.as_secs_f64())
+}
+
 impl Level {
     fn of(report: &LoadReport) -> Level {
         Level {
             clients: report.clients,
             goodput_rps: vec![report.goodput_rps],
+            latency_us_mean: report.latency.us_mean,
             latency_us_p50: report.latency.us_p50,
             latency_us_p99: report.latency.us_p99,
             error_ratio: report.error_ratio,
@@ -305,6 +311,7 @@ impl Level {
         self.goodput_rps.push(report.goodput_rps);
         let rounds = self.goodput_rps.len() as f64;
         let mean = |mean: &mut f64, next: f64| *mean += (next - *mean) / rounds;
+        mean(&mut self.latency_us_mean, report.latency.us_mean);
         mean(&mut self.latency_us_p50, report.latency.us_p50);
         mean(&mut self.latency_us_p99, report.latency.us_p99);
         mean(&mut self.error_ratio, report.error_ratio);
@@ -320,5 +327,20 @@ impl Level {
         let (mean, rounds) = (self.mean(), self.goodput_rps.len() as f64);
         let squares: f64 = self.goodput_rps.iter().map(|rate| (rate - mean).powi(2)).sum();
         T * (squares / (rounds - 1.0).max(1.0) / rounds).sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::proto::Latency;
+
+    #[test]
+    fn the_knee_is_capacity_times_mean_latency_and_think_time() {
+        // Nine of ten requests take 1 ms and the others 11 ms; a client thinks for 8 ms.
+        let latency = Latency { us_mean: 2000.0, us_p50: 1000.0, ..Latency::default() };
+        let alone = Level::of(&LoadReport { clients: 1, goodput_rps: 100.0, latency, ..LoadReport::default() });
+        assert_eq!(knee(5000.0, &alone, Duration::from_millis(8)), 50.0);
+        assert_eq!(knee(5000.0, &alone, Duration::ZERO), 10.0);
     }
 }
