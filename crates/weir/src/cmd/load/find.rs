@@ -339,7 +339,8 @@ mod tests {
     fn the_knee_is_capacity_times_mean_latency_and_think_time() {
         // Nine of ten requests take 1 ms and the others 11 ms; a client thinks for 8 ms.
         let latency = Latency { us_mean: 2000.0, us_p50: 1000.0, ..Latency::default() };
-        let alone = Level::of(&LoadReport { clients: 1, goodput_rps: 100.0, latency, ..LoadReport::default() });
+        let alone =
+            Level::of(&LoadReport { clients: 1, goodput_rps: 100.0, latency, ..LoadReport::default() });
         assert_eq!(knee(5000.0, &alone, Duration::from_millis(8)), 50.0);
         assert_eq!(knee(5000.0, &alone, Duration::ZERO), 10.0);
     }

@@ -51,12 +51,12 @@ pub(crate) struct Args {
 
     /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'
     #[cfg(feature = "lab")]
-    #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "workers", "fail_if", "events", "hdr", "seconds", "prometheus_listen", "otlp"], help_heading = "Result")]
+    #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_rate: Option<Conditions>,
 
     /// Find the highest throughput and the knee over numbers of clients
     #[cfg(feature = "lab")]
-    #[arg(long, conflicts_with_all = ["find_rate", "rate", "stages", "workers", "fail_if", "events", "hdr", "seconds", "prometheus_listen", "otlp"], help_heading = "Result")]
+    #[arg(long, conflicts_with_all = ["find_rate", "rate", "stages", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_capacity: bool,
 
     /// How long such a search may take
