@@ -112,7 +112,10 @@ impl FromStr for Condition {
         let Some(at) = text.find(['<', '>']) else {
             return Err(format!("`{text}` has no < or >; hint: {FORM}"));
         };
-        let (name, limit) = (text[..at].trim(), text[at + 1..].trim_start_matches('=').trim());
+        let (name, limit) = (text[..at].trim(), text[at + 1..].trim());
+        if limit.starts_with('=') {
+            return Err(format!("`{text}` has a = behind < or >; hint: leave it out: {FORM}"));
+        }
         let figure = FIGURES.iter().find(|figure| figure.name == name).ok_or_else(|| {
             let known: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
             format!("unknown figure `{name}`; hint: expected one of: {}", known.join(", "))
@@ -227,7 +230,7 @@ mod tests {
             ("p99>20ms", &["p99 is 20.5 ms, above 20.0 ms"][..]),
             ("p99>21ms", &[]),
             (
-                "p50 >= 1ms, errors>0.1%, rate<1000/s",
+                "p50 > 1ms, errors>0.1%, rate<1000/s",
                 &["errors is 0.20 %, above 0.10 %", "rate is 998/s, below 1.00k/s"],
             ),
             ("errors>0.002,max<1s", &["max is 50.0 ms, below 1.00 s"]),
@@ -242,6 +245,8 @@ mod tests {
         for (wrong, why) in [
             ("", "has no < or >"),
             ("p99=20ms", "has no < or >"),
+            ("errors>=100%", "`errors>=100%` has a = behind < or >; hint: "),
+            ("rate<= 0", "has a = behind < or >"),
             ("p98>20ms", "unknown figure `p98`; hint: expected one of: p50, p90, p95, p99"),
             ("p99>20", "`20` is no duration"),
             ("errors>2", "`2` is no share"),

@@ -3,11 +3,13 @@
 use super::any_url::Service;
 use super::load::{Reply, Server, weir_load};
 use super::support::{PATIENCE, tried, until, weir};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 const SHORT: [&str; 3] = ["--clients=2", "--warmup=0s", "--window=300ms"];
@@ -101,6 +103,27 @@ fn an_interrupt_ends_the_window_and_prints_the_report_so_far() {
         text.contains(" s of 3600s after 0s of warm-up") && text.contains("statuses    200 × "),
         "{text}"
     );
+}
+
+#[test]
+fn a_second_interrupt_ends_the_process_also_after_the_window() {
+    let service = Service::start();
+    // The report finds its pipe full, and nobody reads it.
+    let (_unread, mut pipe) = std::io::pipe().unwrap();
+    let flags = fcntl_getfl(&pipe).unwrap();
+    fcntl_setfl(&pipe, flags | OFlags::NONBLOCK).unwrap();
+    while pipe.write(&[0; 4096]).is_ok() {}
+    fcntl_setfl(&pipe, flags).unwrap();
+    let mut command = weir();
+    command.args(["load", &service.url("/x"), "--clients=2", "--warmup=0s", "--window=1h", "--interval=1s"]);
+    let mut load = command.stdout(pipe).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&mut load, "window ");
+    kill_process(Pid::from_child(&load), Signal::INT).unwrap();
+    // The window ends a moment later; before that, the second one would have ended it at any time.
+    thread::sleep(Duration::from_secs(1));
+    kill_process(Pid::from_child(&load), Signal::INT).unwrap();
+    until("the end", || load.try_wait().unwrap().is_some());
+    assert_eq!(load.wait().unwrap().code(), Some(130));
 }
 
 #[test]

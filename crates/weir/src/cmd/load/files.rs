@@ -4,6 +4,7 @@
 
 use kv::Error;
 use kv::proto::{Bucket, LoadReport, SecondReport};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -20,7 +21,7 @@ pub(super) fn check_prefix(prefix: &str, histograms: &[String]) -> Result<(), Er
         return Err(Error::input(format_args!("--hdr {prefix} names no file"))
             .hint("add what the files' names are to begin with, as in --hdr results/run"));
     }
-    histograms.iter().try_for_each(|name| check(&path(prefix, name)))
+    paths(prefix, histograms).iter().try_for_each(|path| check(path))
 }
 
 /// Opens the file, to see that it can be written.
@@ -32,9 +33,9 @@ pub(super) fn check(path: &str) -> Result<(), Error> {
 /// Writes a file `hdr…` for each histogram of the report, and its seconds into the file `seconds`. Says what became of those that
 /// could not be written: one that fails keeps no other from it.
 pub(super) fn write(hdr: Option<&str>, seconds: Option<&str>, report: &LoadReport) -> Vec<Error> {
-    let of_histogram =
-        |(name, buckets): (&String, &Vec<Bucket>)| Some((path(hdr?, name), distribution(buckets)));
-    let distributions = report.histograms.iter().filter_map(of_histogram);
+    let paths = hdr.map_or_else(Vec::new, |prefix| paths(prefix, report.histograms.keys()));
+    let distributions =
+        paths.into_iter().zip(report.histograms.values().map(|buckets| distribution(buckets)));
     let seconds = seconds.map(|path| (path.to_owned(), table(&report.seconds)));
     let failed = |(path, text): (String, String)| Some((fs::write(&path, text).err()?, path));
     let failed = distributions.chain(seconds).filter_map(failed);
@@ -46,10 +47,18 @@ pub(super) fn write_text(path: &str, text: &str) -> Option<Error> {
     fs::write(path, text).err().map(|error| Error::new(cannot_write(path, &error)).hint(HINT))
 }
 
-fn path(prefix: &str, name: &str) -> String {
-    // A request is called by its method and its path, which no file can be.
-    let name = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
-    if name == ALL { format!("{prefix}.hgrm") } else { format!("{prefix}-{}.hgrm", name.trim_matches('_')) }
+/// The files of these histograms: those whose names become equal are numbered.
+fn paths<'n>(prefix: &str, names: impl IntoIterator<Item = &'n String>) -> Vec<String> {
+    let mut same = BTreeMap::new();
+    let path = |name: &String| {
+        // A request is called by its method and its path, which no file can be.
+        let name = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
+        let stem = if name == ALL { String::new() } else { format!("-{}", name.trim_matches('_')) };
+        let number = same.entry(stem.clone()).and_modify(|number| *number += 1).or_insert(1);
+        let number = if *number == 1 { String::new() } else { format!("-{number}") };
+        format!("{prefix}{stem}{number}.hgrm")
+    };
+    names.into_iter().map(path).collect()
 }
 
 fn cannot_write(path: &str, error: &io::Error) -> String {
@@ -131,7 +140,6 @@ fn is_reached(row: u32, below: u64, total: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
     use std::path::Path;
 
     const HISTOGRAMS: [&str; 3] = ["all", "get", "service"];
@@ -233,6 +241,21 @@ mod tests {
         names.sort();
         assert_eq!(names, ["run-get.hgrm", "run-service.hgrm", "run.hgrm"]);
         assert!(fs::read_to_string(path("run.hgrm")).unwrap().contains("Percentile"));
+    }
+
+    #[test]
+    fn requests_whose_names_become_equal_have_files_of_their_own() {
+        let names = ["all", "GET /a_b", "PUT /a", "GET /a-b", "GET /a/b"].map(String::from);
+        assert_eq!(
+            paths("run", &names),
+            [
+                "run.hgrm",
+                "run-GET__a_b.hgrm",
+                "run-PUT__a.hgrm",
+                "run-GET__a_b-2.hgrm",
+                "run-GET__a_b-3.hgrm"
+            ]
+        );
     }
 
     #[test]

@@ -213,12 +213,15 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     let page = args.prometheus_listen.map(|address| metrics::Page::serve(address, &plan));
     let mut page = page.transpose()?;
     let mut live = Live::start(&plan, interval);
+    let mut has_begun = false;
     let mut observer = |event| {
         live.hear(&event);
         if let Some(page) = &mut page {
             page.hear(&event);
         }
-        if !matches!(event, LoadEvent::Preloading { .. }) {
+        // Once: Ctrl-C sets it, so that the second one ends the process.
+        if !has_begun && !matches!(event, LoadEvent::Preloading { .. }) {
+            has_begun = true;
             ends_at_once.store(false, Ordering::SeqCst);
         }
         let is_shown_only = matches!(
