@@ -55,8 +55,9 @@ pub(super) fn rate(
     // What comes through without a limit is where to begin.
     let first = run(&Plan { window: Duration::from_secs_f64(trial_secs), ..plan.clone() })?;
     load::nothing_succeeded(&first).map_or(Ok(()), Err)?;
-    let longer_secs = (REQUESTS / first.goodput_rps).min(within.as_secs_f64() / TRIES_LEAST);
-    let trial_secs = trial_secs.max(longer_secs);
+    let requests = requests_of_a_try(wanted.error_ratio_max());
+    let longest_secs = within.as_secs_f64() / TRIES_LEAST;
+    let trial_secs = trial_secs.max((requests / first.goodput_rps).min(longest_secs));
     let all = SearchPlan {
         // These two are judged here.
         p99_us: 0.0,
@@ -72,6 +73,13 @@ pub(super) fn rate(
             note(line);
         }
     };
+    let needed_secs = requests / first.goodput_rps * TRIES_LEAST;
+    if requests > REQUESTS && needed_secs > within.as_secs_f64() {
+        tell(format!(
+            "note: tries are too short to see so few errors; use --within {:.0}s",
+            needed_secs.ceil().max(1.0)
+        ));
+    }
     tell(format!("unlimited  {} req/s with {} clients", short(first.goodput_rps), plan.clients));
     let mut plan = Plan { preload: !plan.is_key_value(), ..plan.clone() };
     let mut search = Search::new(all.clone(), Some(first.goodput_rps / 2.0));
@@ -130,6 +138,13 @@ pub(super) fn rate(
         _ => "see the tries: is a limit too low for any rate?",
     };
     Err(Error::unmet("no rate was found at which the conditions hold").hint(hint))
+}
+
+/// How many requests a try needs at the rate that is reached without a limit, if this share may fail: at half of it, one is expected to
+/// fail where the limit is. A try with fewer would pass by luck.
+fn requests_of_a_try(error_ratio_max: Option<f64>) -> f64 {
+    let of_errors = error_ratio_max.filter(|ratio| *ratio > 0.0).map_or(0.0, |ratio| 2.0 / ratio);
+    REQUESTS.max(of_errors)
 }
 
 fn run(plan: &Plan) -> Result<LoadReport, Error> {
@@ -334,6 +349,15 @@ impl Level {
 mod tests {
     use super::*;
     use kv::proto::Latency;
+
+    #[test]
+    fn a_try_has_requests_enough_to_see_the_errors_that_are_allowed() {
+        for (ratio, requests) in
+            [(None, 400.0), (Some(0.0), 400.0), (Some(0.01), 400.0), (Some(0.0001), 20_000.0)]
+        {
+            assert_eq!(requests_of_a_try(ratio), requests, "{ratio:?}");
+        }
+    }
 
     #[test]
     fn the_knee_is_capacity_times_mean_latency_and_think_time() {
