@@ -266,7 +266,7 @@ impl Entry {
     }
 }
 
-/// A query without what a signed URL is signed with: whoever reads the log could use it, until it ends.
+/// A query without what a signed URL is signed with: a reader of the log could use it until it expires.
 fn without_signature(query: &[u8]) -> Cow<'_, [u8]> {
     const SIGNATURE: &[u8] = b"X-Amz-Signature=";
     let Some(at) = memchr::memmem::find(query, SIGNATURE) else { return Cow::Borrowed(query) };

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 use store::{Event, EventKind, Next, Position, Watch, Watched};
 use tokio::sync::Notify;
 
+/// How long a GET that waits for a change waits for the writes that began before it.
+const START_MAX: Duration = Duration::from_secs(1);
 /// A client that hears nothing for longer may take the connection for dead; so may a proxy.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Sends to all clients in a second: many events cost about as much as one. A client that had none for a while has its next at once.
@@ -188,14 +190,13 @@ impl<S: Stream> Connection<S> {
         let store = tiers.tier_of(key).store();
         let mut watch = store.watch(Watched::Key(key.as_bytes().into()), None, &news);
         let can_wait = store.has_events();
-        // A write that began before it is told of to nobody, if nobody has watched before.
-        while can_wait && watch.is_starting() {
+        // A write that began before it has no event, if nobody has watched before. One whose outcome is unknown is not waited for.
+        let begun = Instant::now();
+        while can_wait && watch.is_starting() && begun.elapsed() < START_MAX.min(wait) {
             self.wait(None, Instant::now() + Duration::from_millis(1)).await?;
         }
+        waited += begun.elapsed();
         loop {
-            if let Err(refused) = self.still_permits(Verb::Read, key.as_bytes()) {
-                return Ok(Err(refused));
-            }
             let read = tiers.get(key).await;
             let row = read.as_ref().map(|read| read.row.as_ref());
             let is_known = match (&row, &condition.unless) {
@@ -207,7 +208,15 @@ impl<S: Stream> Connection<S> {
                 return Ok(Ok((read, waited)));
             }
             let since = Instant::now();
-            self.wait(Some(&news), until).await?;
+            loop {
+                let has_news = self.wait(Some(&news), until.min(Instant::now() + HEARTBEAT)).await?;
+                if let Err(refused) = self.still_permits(Verb::Read, key.as_bytes()) {
+                    return Ok(Err(refused));
+                }
+                if has_news || Instant::now() >= until || self.wire.worker.is_draining() {
+                    break;
+                }
+            }
             waited += since.elapsed();
             // What happened is seen in the row.
             while watch.try_next().is_some() || watch.is_late() {}

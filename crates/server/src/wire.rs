@@ -329,6 +329,7 @@ async fn send<S: AsyncWrite + Unpin>(
     bytes: &[u8],
     reservation: &mut Reservation<&Budget>,
 ) -> Result<(), End> {
+    let mut begun = None;
     for piece in bytes.chunks(SEND_BYTES) {
         // Most answers fit the socket's buffer: a timer is made only for one that does not.
         let taken = std::future::poll_fn(|cx| {
@@ -350,7 +351,8 @@ async fn send<S: AsyncWrite + Unpin>(
                 stream.write_all(&piece[taken..]).await?;
                 stream.flush().await
             };
-            let rest = tokio::time::timeout(head_timeout + earned, rest);
+            let left = LONGEST.saturating_sub(begun.get_or_insert_with(Instant::now).elapsed());
+            let rest = tokio::time::timeout((head_timeout + earned).min(left), rest);
             rest.await.map_err(|_| End::Gone)?.map_err(|_| End::Gone)?;
         }
     }

@@ -262,7 +262,10 @@ fn what_waits_ends_with_its_token() {
     let waiting = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let fields = [("Authorization", &*field), ("If-None-Match", &*etag), ("Prefer", "wait=300")];
-            server.client().ask("GET", "/kv/a", &fields, b"").unwrap()
+            let mut client = server.client();
+            // The token is looked at again after 15 s.
+            client.stream().set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+            client.ask("GET", "/kv/a", &fields, b"").unwrap()
         });
         until("it waits", || watchers(&mut client) == Some(1.0) && connections(&mut client, &writer) == 3.0);
         let text = fs::read_to_string(tokens.file()).unwrap();
@@ -270,9 +273,9 @@ fn what_waits_ends_with_its_token() {
         fs::write(tokens.file(), left.join("[[token]]")).unwrap();
         server.signal(Signal::HUP);
         until("it is forbidden", || ask(&mut server.client(), &reader, "GET", "/kv/a").status == 401);
-        assert_eq!(ask(&mut client, &writer, "PUT", "/kv/a").status, 204);
         waiting.join().unwrap()
     });
+    assert_eq!(ask(&mut client, &writer, "PUT", "/kv/a").status, 204);
     check(&waiting, 401, "unauthorized", waiting.header("www-authenticate"));
     // Up to its end, or to what it may not be told.
     let lines = BufReader::new(watching.stream()).lines().map(Result::unwrap);
