@@ -146,8 +146,8 @@ impl AtomicOperation {
     }
 }
 
-/// What a list has seen may not be in the cache yet, nor answered: whoever reads next would find what was there before. So the
-/// writes under way are waited for.
+/// What a list has seen may not be in the cache yet, nor answered: the next read would find what was there before. So the writes
+/// under way are waited for.
 async fn answered(shared: &Shared) {
     let begun = shared.events.begun();
     while shared.events.is_under_way(begun) && shared.status.borrow().epoch().is_ok() {

@@ -273,7 +273,7 @@ struct Shared {
     /// Whether a clear is under way.
     clearing: AtomicBool,
     /// Held by a clear or an atomic batch alone, and shared by all other writes from the look at their preconditions to their
-    /// answers. Whoever does not know what came of a write keeps it until the store counts as lost.
+    /// answers. After an unknown outcome it is kept until the store counts as lost.
     writing: RwLock<()>,
     /// Whether the last batch of writes was refused whatever was in it.
     refuses_writes: AtomicBool,

@@ -415,7 +415,7 @@ impl Log {
         index.segments.insert(writer.segment, segment);
         index.grow(writer.segment, writer.offset);
         drop(index);
-        self.reserve(writer, 0);
+        self.reserve(writer, META_BYTES + carried_bytes + least);
         Ok(places)
     }
 
