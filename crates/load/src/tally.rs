@@ -229,11 +229,11 @@ impl Tally {
         ended
     }
 
-    /// How long no request had ended when the window did, as long as one was in flight, if none took as long.
+    /// How long no request had ended when the window did, as long as one was in flight, if none took half as long.
     pub(super) fn stalled(&self) -> Option<Duration> {
         let longest =
             self.open.as_ref().map_or_else(|| self.ended().longest(), |open| open.service.longest());
-        self.last_end.map(|ago| ago.min(self.oldest_in_flight)).filter(|stalled| *stalled > longest)
+        self.last_end.map(|ago| ago.min(self.oldest_in_flight)).filter(|stalled| *stalled > 2 * longest)
     }
 
     /// A report on each of `kinds`.

@@ -124,12 +124,11 @@ pub fn gate(comparison: &Comparison, margin: f64) -> Gate {
     Gate { margin, tested: pairs.len() as u32, verdicts: failures.chain(figures).collect() }
 }
 
-/// The figures of a workload that both sides have, over the levels at which all runs count, or else over those at which most do.
+/// The figures of a workload that both sides have, over the levels at which most runs count.
 fn pairs<'c>(workload: &'c ComparedWorkload, side: usize) -> impl Iterator<Item = Pair<'c>> {
-    let both: Vec<[&SideOfLevel; 2]> = workload.levels.iter().filter_map(|of| of.both(side)).collect();
-    let least = if both.iter().any(|both| both.iter().all(|of| of.counting() == 1.0)) { 1.0 } else { MOST };
-    let levels: Vec<_> =
-        both.into_iter().filter(|both| both.iter().all(|of| of.counting() >= least)).collect();
+    let both = workload.levels.iter().filter_map(|of| of.both(side));
+    let levels: Vec<[&SideOfLevel; 2]> =
+        both.filter(|both| both.iter().all(|of| of.counting() >= MOST)).collect();
     let is_limited = levels.iter().flatten().any(|of| of.generator_limited);
     (0..MEASURES.len()).filter_map(move |i| {
         let runs = [0, 1].map(|of| over_levels(levels.iter().map(|both| both[of]), i));
