@@ -10,6 +10,7 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row as CqlRow};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,9 @@ const NEVER: i64 = i64::MAX;
 const TTL_MAX: u64 = 600_000_000;
 /// The engine removes a value so much later than it ends: the clocks of nodes and servers differ.
 const TTL_MARGIN: Duration = Duration::from_secs(60);
+
+/// How often a write is tried whose answer does not come, or does not say what happened.
+const TRIES_MAX: usize = 4;
 
 const READ: &str =
     "SELECT version, expires, content_type, content_encoding, value FROM weir_rows WHERE key = ?";
@@ -87,6 +91,9 @@ impl Statements {
     }
 }
 
+/// Version, end, content type, content encoding, value.
+type Columns = (Option<i64>, Option<i64>, Option<String>, Option<String>, Option<Vec<u8>>);
+
 /// What is known of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
@@ -96,7 +103,14 @@ struct Known {
     expires: Option<i64>,
 }
 
+impl Known {
+    fn is_live(&self, now: i64) -> bool {
+        self.expires.is_some_and(|at| at > now)
+    }
+}
+
 /// The condition of a write.
+#[derive(Clone, Copy)]
 enum Condition {
     /// There is a row, it is older, and it lives at this time.
     Older(i64),
@@ -133,17 +147,21 @@ impl CassandraSession {
         found.into_rows_result().map_err(|error| Failed::odd(&error))
     }
 
+    /// What is there; all of it is empty where nothing is.
+    async fn columns(&self, statement: &PreparedStatement, key: &Key) -> Result<Columns, Failed> {
+        let rows = self.ask(statement, (key.as_bytes(),)).await?;
+        let row = rows.maybe_first_row::<Columns>().map_err(|error| Failed::odd(&error))?;
+        Ok(row.unwrap_or_default())
+    }
+
     async fn read_one(&mut self, key: &Key) -> Result<Option<Row>, Error> {
-        type Columns = (Option<i64>, Option<i64>, Option<String>, Option<String>, Option<Vec<u8>>);
         let decides = self.seen.is_some();
         let statement = if decides { &self.statements.read_serial } else { &self.statements.read };
-        let found = self.ask(statement, (key.as_bytes(),)).await;
-        let found =
-            found.and_then(|rows| rows.maybe_first_row::<Columns>().map_err(|error| Failed::odd(&error)));
-        let found = found.map_err(|Failed { cause, .. }| {
-            Error::new(Kind::Unavailable, format!("the store {} was not read: {cause}", self.shown))
-        })?;
-        let (version, expires, content_type, content_encoding, value) = found.unwrap_or_default();
+        let found = self.columns(statement, key).await;
+        let (version, expires, content_type, content_encoding, value) =
+            found.map_err(|Failed { cause, .. }| {
+                Error::new(Kind::Unavailable, format!("the store {} was not read: {cause}", self.shown))
+            })?;
         if let Some(seen) = &mut self.seen {
             seen.insert(key.clone(), Known { version, expires });
         }
@@ -215,23 +233,58 @@ impl CassandraSession {
         outcome(&rows?)
     }
 
+    /// The same, and if nobody says whether it was applied, the row is asked. No version is given twice: the row has this one if it was.
+    /// If the row's is lower, it was not, and it is tried again where only what is there now can be replaced: then what was sent before
+    /// comes too late. What has a greater version may have replaced this write, or have come before it: that stays unknown.
+    async fn apply_for_sure(
+        &self,
+        write: &Write,
+        mut condition: Condition,
+    ) -> Result<Result<(), Known>, Failed> {
+        let mut unknown = None;
+        for _ in 0..TRIES_MAX {
+            match self.apply(write, condition).await {
+                Err(failed) if failed.meaning == Meaning::Unknown => unknown = Some(failed),
+                answered if unknown.is_none() => return answered,
+                Ok(Ok(())) => return Ok(Ok(())),
+                Ok(Err(_)) => {}
+                Err(_) => break,
+            }
+            let Ok(columns) = self.columns(&self.statements.read_serial, &write.key).await else { break };
+            let known = Known { version: columns.0, expires: columns.1 };
+            match known.version.cmp(&Some(number_of(write.version))) {
+                Ordering::Equal if is_of(&columns, &write.change) => return Ok(Ok(())),
+                Ordering::Less => {}
+                _ => break,
+            }
+            condition = match condition {
+                Condition::Older(now) if known.is_live(now) => Condition::Same(known.version),
+                // It may still remove what others put there with a lower version.
+                Condition::Older(_) if write.change == Change::Delete => break,
+                Condition::Same(seen) if known.version == seen => condition,
+                _ => return Ok(Err(known)),
+            };
+        }
+        Err(unknown.unwrap_or_else(|| Failed::odd(&"others write the key all the time")))
+    }
+
     /// Puts a row in the place of what is there, or removes it.
     async fn write_blind(&self, write: &Write) -> Result<Result<Found, Known>, Failed> {
         let now = self.clock.now().0 as i64;
-        let is_live = |known: &Known| known.expires.is_some_and(|at| at > now);
         let version = number_of(write.version);
-        let known = match self.apply(write, Condition::Older(now)).await? {
+        let known = match self.apply_for_sure(write, Condition::Older(now)).await? {
             Ok(()) => return Ok(Ok(Found::Present)),
             Err(known) => known,
         };
-        if !is_live(&known) && write.change == Change::Delete {
+        if !known.is_live(now) && write.change == Change::Delete {
             return Ok(Ok(Found::Absent));
         }
         if known.version.is_some_and(|known| known >= version) {
             return Ok(Ok(Found::Newer));
         }
         // Nothing is there, or only the version of what is gone.
-        Ok(self.apply(write, Condition::Same(known.version)).await?.map(|()| Found::Absent))
+        let applied = self.apply_for_sure(write, Condition::Same(known.version)).await?;
+        Ok(applied.map(|()| Found::present(known.is_live(now))))
     }
 
     /// Writes what was decided by `known`, if that is still so.
@@ -240,7 +293,7 @@ impl CassandraSession {
         if !is_there && write.change == Change::Delete {
             return Ok(Ok(Found::Absent));
         }
-        let applied = self.apply(write, Condition::Same(known.version)).await?;
+        let applied = self.apply_for_sure(write, Condition::Same(known.version)).await?;
         Ok(applied.map(|()| Found::present(is_there)))
     }
 
@@ -266,6 +319,16 @@ impl CassandraSession {
             }
         }
     }
+}
+
+/// Whether a change leaves this behind.
+fn is_of((_, expires, content_type, content_encoding, value): &Columns, change: &Change) -> bool {
+    let Change::Put(row) = change else { return expires.is_none() };
+    let of = row.attributes();
+    let same = |text: &Option<String>, of: &str| text.as_deref().unwrap_or_default() == of;
+    same(content_type, of.content_type)
+        && same(content_encoding, of.content_encoding)
+        && value.as_deref() == Some(row.value())
 }
 
 /// What the answer to a conditional statement says. Its columns are those of the condition, and there are none without a row.

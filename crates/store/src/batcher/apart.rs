@@ -8,10 +8,9 @@ use super::replies::answer_batch;
 use super::{Batching, ReadRequest, Shared};
 use crate::{Error, Found, Kind, Session};
 use futures_util::future::join_all;
-use kv::{Key, Row};
+use kv::{Key, Row, Version};
 use std::collections::VecDeque;
 use std::slice;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// Reads the keys of a batch and answers its requests; how many bytes that were.
@@ -87,7 +86,7 @@ async fn write_one(
         let stored = if is_read {
             let rows = session.read(slice::from_ref(group.key())).await?;
             let stored = rows.into_iter().next().flatten();
-            shared.last_version.fetch_max(stored.as_ref().map_or(0, |row| row.version().0), Relaxed);
+            shared.versions.pass(stored.as_ref().map_or(Version(0), Row::version));
             Some(stored)
         } else {
             None

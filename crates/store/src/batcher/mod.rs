@@ -21,6 +21,7 @@ mod replies;
 mod requests;
 mod status;
 mod queue;
+mod versions;
 
 pub use events::{Event, EventLog, EventStatus, Next, Watch, Watched};
 pub use long::{AtomicAnswer, AtomicOperation, AtomicOutcome};
@@ -42,11 +43,12 @@ use parking_lot::Mutex;
 use queue::Queues;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, RwLock, mpsc, watch};
+use versions::Versions;
 
 /// How requests are batched.
 #[derive(Clone, Debug)]
@@ -260,7 +262,7 @@ struct Shared {
     lost: mpsc::UnboundedSender<(u64, String)>,
     /// Sessions open now: a new lease waits until the old ones are gone.
     sessions: AtomicUsize,
-    last_version: AtomicU64,
+    versions: Versions,
     /// The store's.
     clock: Clock,
     /// Whether there may be rows that expire. Else nothing has to be read to know that a row has not.
@@ -303,7 +305,7 @@ impl Batcher {
             status,
             lost,
             sessions: AtomicUsize::new(0),
-            last_version: AtomicU64::new(0),
+            versions: Versions::default(),
             clock: Clock::default(),
             may_expire: AtomicBool::new(false),
             hit_lease: HitLease::default(),
@@ -610,17 +612,12 @@ impl Shared {
         }
     }
 
-    /// A version greater than all before it. Where nobody owns the store it is made of the time, in microseconds: other servers
-    /// give versions, too.
+    /// A version greater than all before it.
     fn next_version(&self) -> Version {
-        if !self.is_shared() {
-            return Version(self.last_version.fetch_add(1, Relaxed) + 1);
+        match self.is_shared() {
+            true => self.versions.next_at(self.clock.now()),
+            false => self.versions.next(),
         }
-        let now = self.clock.now().0 * 1000;
-        let next = |last: u64| now.max(last + 1);
-        let last = self.last_version.fetch_update(Relaxed, Relaxed, |last| Some(next(last)));
-        // The closure never refuses, so both hold what was there before.
-        Version(next(last.unwrap_or_else(|last| last)))
     }
 
     /// Whether other servers write the store, and nobody owns it.

@@ -92,7 +92,7 @@ impl Owner {
             let epoch = lease.epoch;
             let since = Instant::now();
             if !self.shared.is_shared() {
-                self.shared.last_version.store(Version::first_of(epoch).0, Relaxed);
+                self.shared.versions.begin(epoch);
             }
             // Requests that wait for the lease may have set it, too.
             self.shared.may_expire.fetch_or(lease.may_expire, Relaxed);
