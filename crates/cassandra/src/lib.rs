@@ -32,8 +32,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::{
-    Answer, Capabilities, ClusterUrl, Error, Kind, Lease, Part, Scheme, Session, Store, Workers, Writers,
-    one_line,
+    Answer, Capabilities, ClusterUrl, Conflicts, Error, Kind, Lease, Part, Scheme, Session, Store, Workers,
+    Writers, one_line,
 };
 
 /// The kind of store in this crate.
@@ -66,12 +66,19 @@ struct Cassandra {
     /// The cluster's.
     clock: Arc<Clock>,
     leases: AtomicU64,
+    conflicts: Arc<Conflicts>,
 }
 
 impl Cassandra {
     fn open(url: &str) -> Result<Cassandra, Error> {
         let config = Config::of(url)?;
-        Ok(Cassandra { config, driver: OnceLock::new(), clock: Arc::default(), leases: AtomicU64::new(0) })
+        Ok(Cassandra {
+            config,
+            driver: OnceLock::new(),
+            clock: Arc::default(),
+            leases: AtomicU64::new(0),
+            conflicts: Arc::default(),
+        })
     }
 
     /// Connects, once; later a driver finds nodes that come back by itself.
@@ -260,7 +267,8 @@ impl Store for Cassandra {
         let connected = self.driver.get().map(|(driver, statements)| {
             let (driver, statements) = (Arc::clone(driver), Arc::clone(statements));
             let (clock, shown) = (Arc::clone(&self.clock), Arc::clone(&self.config.shown));
-            Box::new(CassandraSession::new(driver, statements, clock, shown)) as Box<dyn Session>
+            let conflicts = Arc::clone(&self.conflicts);
+            Box::new(CassandraSession::new(driver, statements, clock, shown, conflicts)) as Box<dyn Session>
         });
         let none = || Error::new(Kind::Unavailable, format!("{} was not acquired", self.config.shown));
         Box::pin(std::future::ready(connected.ok_or_else(none)))
@@ -268,6 +276,10 @@ impl Store for Cassandra {
 
     fn workers(&self) -> Workers {
         WORKERS
+    }
+
+    fn conflicts(&self) -> Option<Arc<Conflicts>> {
+        Some(Arc::clone(&self.conflicts))
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
+use store::{Answer, Conflicts, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 
 /// A row that never ends.
 const NEVER: i64 = i64::MAX;
@@ -123,6 +123,7 @@ pub(crate) struct CassandraSession {
     statements: Arc<Statements>,
     clock: Arc<Clock>,
     shown: Arc<str>,
+    conflicts: Arc<Conflicts>,
     /// What the next write is decided by, once that has begun.
     seen: Option<HashMap<Key, Known>>,
 }
@@ -133,8 +134,9 @@ impl CassandraSession {
         statements: Arc<Statements>,
         clock: Arc<Clock>,
         shown: Arc<str>,
+        conflicts: Arc<Conflicts>,
     ) -> CassandraSession {
-        CassandraSession { driver, statements, clock, shown, seen: None }
+        CassandraSession { driver, statements, clock, shown, conflicts, seen: None }
     }
 
     async fn ask(
@@ -243,8 +245,12 @@ impl CassandraSession {
     ) -> Result<Result<(), Known>, Failed> {
         let mut unknown = None;
         for _ in 0..TRIES_MAX {
+            self.conflicts.statements.add(1);
             match self.apply(write, condition).await {
-                Err(failed) if failed.meaning == Meaning::Unknown => unknown = Some(failed),
+                Err(failed) if failed.meaning == Meaning::Unknown => {
+                    self.conflicts.lost.add(1);
+                    unknown = Some(failed);
+                }
                 answered if unknown.is_none() => return answered,
                 Ok(Ok(())) => return Ok(Ok(())),
                 Ok(Err(_)) => {}
@@ -307,6 +313,7 @@ impl CassandraSession {
         match written {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(_)) => {
+                self.conflicts.lost.add(1);
                 Err(Error::new(Kind::Retry, format!("another server wrote a key of {shown} meanwhile")))
             }
             Err(Failed { meaning, cause }) => {

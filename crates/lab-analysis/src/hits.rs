@@ -52,7 +52,7 @@ fn ratio(trials: &[&Trial], policy: Option<String>, hit: &str, others: &[String]
 }
 
 /// How much the counters that begin so grew together: several shards have one each.
-fn growth(trial: &Trial, start: &str) -> Option<f64> {
+pub(super) fn growth(trial: &Trial, start: &str) -> Option<f64> {
     let names: Vec<&String> = trial.closed.counters.keys().filter(|name| name.starts_with(start)).collect();
     if names.is_empty() { None } else { names.into_iter().map(|name| trial.growth(name)).sum() }
 }

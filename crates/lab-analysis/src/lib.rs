@@ -22,7 +22,7 @@ pub mod waits;
 mod waiting;
 
 pub use audit::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
-pub use bottleneck::{Blocked, Bottleneck, Ceiling, Evidence, Grade, Growth, Help, RULES, Reason};
+pub use bottleneck::{Blocked, Bottleneck, CONFLICTS, Ceiling, Evidence, Grade, Growth, Help, RULES, Reason};
 pub use capacity::{Capacity, Decline};
 pub use checks::{CHECKS, Check, Checked, Confidence, Outcome, Trust};
 pub use compare::{Comparison, MEASURES, compare};

@@ -5,6 +5,7 @@
 use super::audit::{AuditedRow, PublishedSweep, audit};
 use super::checks::Checked;
 use super::figures::{self, Figured};
+use super::hits::growth;
 use super::little::little_residual;
 use super::outside::{self, Outside};
 use super::population::{self, Population};
@@ -60,6 +61,8 @@ pub struct Row {
     pub latency_us_p99: Option<f64>,
     /// Median over the runs of the 99.9th percentile.
     pub latency_us_p999: Option<f64>,
+    /// Of the statements of several servers that write one store, those that were in each other's way, 0–1, mean over the runs.
+    pub conflicts: Option<f64>,
     /// Failed attempts over attempts, 0–1, of all runs together.
     pub error_ratio: Option<f64>,
     /// Failed attempts by class, of all runs together.
@@ -155,12 +158,13 @@ fn fast_fail(ran: &[Run], below: Option<&Row>) -> Option<FastFail> {
     let answered: u64 = load.operations.iter().map(|of| of.latency.count).sum();
     let answered_us: f64 = load.operations.iter().map(|of| spent_us(&of.latency)).sum();
     let failed = load.latency.count.saturating_sub(answered);
-    if load.error_ratio > 0.01 && answered > 0 && failed > 0 {
-        let success_us = answered_us / answered as f64;
-        let error_us = (spent_us(&load.latency) - answered_us) / failed as f64;
-        if error_us < success_us / 2.0 {
-            return Some(FastFail::Sooner { error_us, success_us });
-        }
+    let success_us = answered_us / answered as f64;
+    let error_us = (spent_us(&load.latency) - answered_us) / failed as f64;
+    if load.error_ratio > 0.01 && answered > 0 && failed > 0 && error_us < success_us / 2.0 {
+        return Some(FastFail::Sooner { error_us, success_us });
+    }
+    if answered > 0 && failed > 0 && error_us > success_us {
+        return None;
     }
     let attempts = mean(ran.iter().map(|(_, load)| rate(load)))?;
     let goodput = mean(ran.iter().map(|(_, load)| load.goodput_rps))?;
@@ -264,6 +268,7 @@ pub(super) fn merged(
         latency_us_p50: median(latencies().map(|latency| latency.us_p50)),
         latency_us_p99: median(latencies().map(|latency| latency.us_p99)),
         latency_us_p999: median(latencies().map(|latency| latency.us_p999)),
+        conflicts: mean(ran.iter().filter_map(|(trial, _)| conflicts(trial))),
         error_ratio: (made > 0).then(|| made.saturating_sub(succeeded) as f64 / made as f64),
         errors: sums(loads().flat_map(|load| load.errors.clone()).filter(|(_, count)| *count > 0)),
         little_residual: ran
@@ -279,6 +284,11 @@ pub(super) fn merged(
         // The first, should there be several.
         printed: published.into_iter().find(|row| row.printed.clients == Some(level)),
     }
+}
+
+fn conflicts(trial: &Trial) -> Option<f64> {
+    let all = growth(trial, "stats.weir_store_conditional_writes_total").filter(|all| *all > 0.0)?;
+    Some(growth(trial, "stats.weir_store_conflicts_total")? / all)
 }
 
 /// All that is published of a workload. `None` where nothing is.

@@ -270,6 +270,20 @@ fn errors_that_answer_sooner_than_successes_are_called_fast_fail() {
 }
 
 #[test]
+fn more_attempts_and_less_goodput_are_a_fast_fail_unless_failures_take_longer_than_successes() {
+    let of = |successes: f64| {
+        let (row, _) = spoiled(|load| {
+            (load.error_ratio, load.attempts, load.goodput_rps) =
+                (0.5, 2 * load.attempts, 0.3 * load.goodput_rps);
+            load.operations[0].latency.count /= 2;
+            load.operations[0].latency.us_mean *= successes;
+        });
+        row.fast_fail
+    };
+    assert_eq!((of(1.1), of(0.9)), (Some(FastFail::MoreAttempts), None));
+}
+
+#[test]
 fn operations_in_other_shares_than_asked_for_fail_the_workload() {
     /// The verdict on 8 clients' 10,000 attempts: so many of them PUT, the others GET.
     fn verdict(puts: u64, mix: &[(&str, f64)]) -> Checked {

@@ -4,8 +4,8 @@ use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latenc
 use kv::units::{micros, short};
 use lab_analysis::audit::AuditFinding;
 use lab_analysis::{
-    Blocked, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Growth, Knee, Outside, PublishedSweep,
-    Reason, Row, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
+    Blocked, CONFLICTS, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Growth, Knee, Outside,
+    PublishedSweep, Reason, Row, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, Results, SearchEnd, SearchPlan};
 use stats::RUNS_LEAST;
@@ -65,6 +65,7 @@ pub(super) fn busy(of: &[Evidence]) -> String {
             }
             _ => blocked_in_short(blocked),
         },
+        None if of.resource == CONFLICTS => format!("{} of the statements", percent(of.utilization, 0)),
         None if limit(of) == of.resource => format!("{} busy", percent(of.utilization, 0)),
         None => format!("{} {} busy", of.resource, percent(of.utilization, 0)),
     };
@@ -232,6 +233,12 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             "{} handles requests in batches that grow with the load, so it may be busy without being the limit{}.",
             capitalized(resource),
             if *waits { "; most of the time it waits for the named limit" } else { "" }
+        ),
+        Reason::Conflicts { clients, share } => format!(
+            "With {} {} of the statements that write were in the way of another server’s write of the same key: they were sent again, or \
+             nobody knows whether they took effect (504).",
+            count(*clients, "client"),
+            percent(*share, 0)
         ),
         Reason::Blocked(of) => blocked(of),
         Reason::Seen(of) => seen(of),

@@ -239,6 +239,10 @@ fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64, shows_reasons: 
         page.number("weir_flush_busy_seconds_total", "", totals.busy.as_secs_f64());
         page.number("weir_flush_queue_seconds_total", "", totals.waited.as_secs_f64());
     }
+    if let Some(conflicts) = tiered.store().conflicts() {
+        page.number("weir_store_conditional_writes_total", "", conflicts.statements.get() as f64);
+        page.number("weir_store_conflicts_total", "", conflicts.lost.get() as f64);
+    }
     page.number("weir_store_leases_total", "", store.leases.get() as f64);
     page.number("weir_store_expired_total", "", store.expired.get() as f64);
     page.number("weir_store_event_log_bytes", "", tiered.store().event_status().stored_bytes as f64);
@@ -414,6 +418,11 @@ const HELP: &[(&str, &str)] = &[
     ("weir_flush_queue_seconds_total", "Time that store workers waited to flush."),
     ("weir_lock_busy_seconds_total", "Time in which a write held the lock."),
     ("weir_lock_queue_seconds_total", "Time that writes waited for the lock."),
+    ("weir_store_conditional_writes_total", "Writes sent to a store that other servers write, too."),
+    (
+        "weir_store_conflicts_total",
+        "Those of them that another server's write of the same key got in the way of.",
+    ),
     ("weir_store_leases_total", "Times the server took ownership of the store."),
     ("weir_store_event_log_bytes", "Bytes of the events that the store keeps."),
     ("weir_store_expired_total", "Rows that had expired and were removed from the store."),

@@ -21,6 +21,15 @@ mod sql;
 mod store_url;
 mod user_table;
 
+/// Conditional statements of all sessions of a store that others write, too.
+#[derive(Debug, Default)]
+pub struct Conflicts {
+    /// All of them.
+    pub statements: Counter,
+    /// Those that another server's write of the same key got in the way of.
+    pub lost: Counter,
+}
+
 pub use batcher::{
     AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Batching, Config, Event, EventLog, EventStatus,
     Intent, LastError, Meters, Next, Observer, Page, Receiver, Reply, Sender, Status, Watch, Watched,
@@ -38,6 +47,7 @@ pub use postgres::replica;
 pub use sql::one_line;
 
 use embedded::Embedded;
+use kv::counters::Counter;
 use kv::{Key, Row, Timestamp, Write};
 use memory::Memory;
 use mysql::Mysql;
@@ -73,6 +83,11 @@ pub trait Store: Send + Sync {
 
     /// Where its sessions flush, if that is in this process.
     fn flush(&self) -> Option<Arc<Flush>> {
+        None
+    }
+
+    /// How often its servers get in each other's way, where several write the same keys.
+    fn conflicts(&self) -> Option<Arc<Conflicts>> {
         None
     }
 

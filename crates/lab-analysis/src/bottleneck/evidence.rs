@@ -1,6 +1,6 @@
 //! What is known of every resource at the levels that decide: the numbers the rules are asked with.
 
-use super::{CONSTANT, EARLY, Evidence, SHOULDER_FALL};
+use super::{CONFLICTS, CONSTANT, EARLY, Evidence, Reason, SHOULDER_FALL};
 use crate::capacity::{Capacity, SHOULDER};
 use crate::knee::Knee;
 use crate::rows::{POOL_SEEN, Row, SATURATED, Use, best, usable};
@@ -123,6 +123,19 @@ pub(super) fn wait(deciding: &[&Row]) -> Option<Evidence> {
         utilization: waiting.share,
         limit: limit_of_class(waiting.class),
         waiting: Some(waiting),
+        ..Evidence::default()
+    })
+}
+
+/// What several servers write at the same time, where they are in each other's way.
+pub(super) fn conflicts(rows: &[Row]) -> Option<Evidence> {
+    let Reason::Conflicts { share, .. } = Reason::conflicts(rows)? else { return None };
+    Some(Evidence {
+        resource: CONFLICTS.to_owned(),
+        id: CONFLICTS.to_owned(),
+        kind: ResourceKind::Indication,
+        utilization: share,
+        limit: Some(Limit::Other),
         ..Evidence::default()
     })
 }

@@ -42,6 +42,8 @@ const HANDED_ON: f64 = 0.85;
 const CAP_LEVELS_MIN: usize = 3;
 /// A demand that falls by more than this factor over such levels is no constant.
 const SHOULDER_FALL: f64 = 1.05;
+/// What several servers write at the same time.
+pub const CONFLICTS: &str = "conflicts over the same keys";
 /// A resource that is hardly busy has a ceiling that is mostly noise.
 const BUSY_MIN: f64 = 0.02;
 
@@ -233,6 +235,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
         evidence::wait(&deciding).or_else(|| evidence::wait(upper.as_ref().filter(|_| queues.is_some())?)),
     );
     all.extend(blocked::evidence(rows, &all));
+    all.extend(evidence::conflicts(rows));
     for of in &mut all {
         of.pressure = of.limit.and_then(|limit| pressure(limit, &deciding));
         of.queue_growth = queues.as_ref().and_then(|queues| queues.waiting(&of.id));
@@ -249,7 +252,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     };
     let Conclusion { grade, named, because, .. } = grade::graded(&case, case.conclude(), effects, &levels);
     let evidence = &case.evidence;
-    let because = because.into_iter().chain(Reason::seen(rows)).collect();
+    let because = because.into_iter().chain(Reason::seen(rows)).chain(Reason::conflicts(rows)).collect();
     let next = capacity.rps().and_then(|rps| next(evidence, &named, rps.mean));
     let winners: Vec<&Evidence> = named.iter().map(|i| &evidence[*i]).collect();
     let help = help::help(grade, &winners, next.as_ref(), capacity.rps().map(|rps| rps.mean), rows);

@@ -67,6 +67,13 @@ pub enum Reason {
         /// Whether it spends most of that time in what is named.
         waits: bool,
     },
+    /// Servers write the same rows of their store.
+    Conflicts {
+        /// The highest level.
+        clients: u32,
+        /// Of their statements, those that were in each other's way, 0–1.
+        share: f64,
+    },
     /// What a service shows from outside.
     Blocked(Blocked),
     /// What else a service shows from outside that costs time.
@@ -83,7 +90,16 @@ const EVENTS_MIN: f64 = 0.5;
 /// More than this of the time, too.
 const TIME_MIN: f64 = 0.1;
 
+/// More than this share of the statements in each other's way, too.
+const CONFLICTS_MIN: f64 = 0.05;
+
 impl Reason {
+    /// Whether servers are in each other's way at the most clients, also where too many requests failed for any other finding.
+    pub(super) fn conflicts(rows: &[Row]) -> Option<Reason> {
+        let (clients, share) = rows.iter().filter_map(|row| Some((row.level, row.conflicts?))).next_back()?;
+        (share >= CONFLICTS_MIN).then_some(Reason::Conflicts { clients, share })
+    }
+
     /// What a service shows at the most clients, where something was lost or stood still; also where it answered too little to be measured.
     pub(super) fn seen(rows: &[Row]) -> Option<Reason> {
         let of = rows.iter().filter_map(|row| row.outside.as_ref()).next_back()?;

@@ -1,7 +1,7 @@
 //! The rules that name a bottleneck.
 
 use super::queues::Queues;
-use super::{Evidence, Grade, Reason};
+use super::{CONFLICTS, Evidence, Grade, Reason};
 use crate::interventions::Shown;
 use crate::rows::{FastFail, SATURATED};
 use lab_data::results::{Limit, ResourceKind};
@@ -91,8 +91,8 @@ pub struct Case {
 pub const RULES: &[Rule] = &[
     Rule {
         name: "fast-fail",
-        about: "at the highest levels failures answer much sooner than successes, or attempts rise while goodput falls: \
-                what rises is no throughput",
+        about: "at the highest levels failures answer much sooner than successes, or attempts rise while goodput falls \
+                and failures take no longer than successes: what rises is no throughput",
         apply: |case| {
             Some(Conclusion::of(Grade::FastFail, Vec::new()).why(Reason::FailsFast(case.fails_fast?)))
         },
@@ -180,6 +180,15 @@ pub const RULES: &[Rule] = &[
         about: "no other rule names anything, and a processor, quota or rate of the target is saturated with the most clients, where \
                 no queue is another's and goodput has not collapsed",
         apply: |case| case.suspected(),
+    },
+    Rule {
+        name: "conflicts",
+        about: "no other rule names anything, and with the most clients at least 5 % of the statements of several servers are in each other's \
+                way, because they write the same rows",
+        apply: |case| {
+            let at = case.index(CONFLICTS)?;
+            Some(Conclusion::of(Grade::Suspected, vec![at]))
+        },
     },
     Rule {
         name: "none",

@@ -303,6 +303,25 @@ fn a_pool_is_excused_by_locked_rows_and_not_by_a_log_that_more_sessions_could_sh
     assert_eq!(verdict(&pool()), (Grade::Supported, vec![Limit::Pool]));
 }
 
+#[test]
+fn servers_in_each_others_way_are_named_also_where_requests_fail_and_only_if_nothing_else_is() {
+    let conflicts = |mut results: Results, share: f64| {
+        for trial in &mut results.trials {
+            let is_alone = trial.level == 1;
+            grow(trial, "stats.weir_store_conditional_writes_total", 100.0);
+            grow(trial, "stats.weir_store_conflicts_total", if is_alone { 0.0 } else { 100.0 * share });
+            trial.load.as_mut().unwrap().error_ratio = if is_alone { 0.0 } else { 0.04 };
+        }
+        results
+    };
+    let idle = || scene(&[actor("store write workers", Limit::Pool, |_| (0.1, None, None)).pool(64.0)]);
+    let bottleneck = found(&conflicts(idle(), 0.3)).bottleneck;
+    assert_eq!(bottleneck.grade, Grade::Suspected);
+    assert_eq!(bottleneck.named[0].resource, CONFLICTS);
+    assert!(bottleneck.because.contains(&Reason::Conflicts { clients: 64, share: 0.3 }));
+    assert_eq!(verdict(&conflicts(idle(), 0.01)), (Grade::NotIdentified, vec![]));
+}
+
 /// More requests in each batch, and so fewer seconds for each: the lane is always busy and never the limit.
 #[test]
 fn a_lane_that_batches_is_no_limit_but_the_flush_it_waits_for_is() {

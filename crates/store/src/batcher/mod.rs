@@ -29,8 +29,8 @@ pub use replies::{Receiver, Sender, channel};
 pub use status::{LastError, Status};
 
 use super::{
-    Capabilities, Error, Flush, Idempotency, Kind, Listed, Listing, Part, Position, Role, Store, Workers,
-    Writers,
+    Capabilities, Conflicts, Error, Flush, Idempotency, Kind, Listed, Listing, Part, Position, Role, Store,
+    Workers, Writers,
 };
 use events::Events;
 use hand_over::{KNOWN_FOR, Leaving};
@@ -530,6 +530,11 @@ impl Batcher {
     /// The store's flush, where the store is embedded.
     pub fn flush(&self) -> Option<Arc<Flush>> {
         self.shared.store.flush()
+    }
+
+    /// The store's [`Store::conflicts`].
+    pub fn conflicts(&self) -> Option<Arc<Conflicts>> {
+        self.shared.store.conflicts()
     }
 
     /// How many workers there are.
