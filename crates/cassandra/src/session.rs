@@ -23,7 +23,7 @@ const TTL_MAX: u64 = 600_000_000;
 /// The engine removes a value so much later than it ends: the clocks of nodes and servers differ.
 const TTL_MARGIN: Duration = Duration::from_secs(60);
 
-/// How often a write is tried whose answer does not come, or does not say what happened.
+/// How often a row is asked whether a statement was applied.
 const TRIES_MAX: usize = 4;
 
 const READ: &str =
@@ -185,6 +185,7 @@ impl CassandraSession {
 
     /// Whether it was applied; else what is there instead.
     async fn apply(&self, write: &Write, condition: Condition) -> Result<Result<(), Known>, Failed> {
+        self.conflicts.statements.add(1);
         let key = write.key.as_bytes();
         let version = number_of(write.version);
         let stays = VERSION_STAYS.as_secs() as i32;
@@ -235,27 +236,25 @@ impl CassandraSession {
         outcome(&rows?)
     }
 
-    /// The same, and if nobody says whether it was applied, the row is asked. No version is given twice: the row has this one if it was.
-    /// If the row's is lower, it was not, and it is tried again where only what is there now can be replaced: then what was sent before
-    /// comes too late. What has a greater version may have replaced this write, or have come before it: that stays unknown.
-    async fn apply_for_sure(
+    /// The same, and if nobody says whether it was applied, the row is asked.
+    async fn apply_for_sure(&self, write: &Write, condition: Condition) -> Result<Result<(), Known>, Failed> {
+        match self.apply(write, condition).await {
+            Err(failed) if failed.meaning == Meaning::Unknown => self.settle(write, condition, failed).await,
+            answered => answered,
+        }
+    }
+
+    /// Whether a statement was applied of which nobody knows. No version is given twice: the row has this one if it was. If the row's is
+    /// lower, it was not, and it is tried again where only what is there now can be replaced: then what was sent before comes too late.
+    /// What has a greater version may have replaced this write, or have come before it: that stays unknown.
+    async fn settle(
         &self,
         write: &Write,
         mut condition: Condition,
+        unknown: Failed,
     ) -> Result<Result<(), Known>, Failed> {
-        let mut unknown = None;
         for _ in 0..TRIES_MAX {
-            self.conflicts.statements.add(1);
-            match self.apply(write, condition).await {
-                Err(failed) if failed.meaning == Meaning::Unknown => {
-                    self.conflicts.lost.add(1);
-                    unknown = Some(failed);
-                }
-                answered if unknown.is_none() => return answered,
-                Ok(Ok(())) => return Ok(Ok(())),
-                Ok(Err(_)) => {}
-                Err(_) => break,
-            }
+            self.conflicts.lost.add(1);
             let Ok(columns) = self.columns(&self.statements.read_serial, &write.key).await else { break };
             let known = Known { version: columns.0, expires: columns.1 };
             match known.version.cmp(&Some(number_of(write.version))) {
@@ -270,8 +269,14 @@ impl CassandraSession {
                 Condition::Same(seen) if known.version == seen => condition,
                 _ => return Ok(Err(known)),
             };
+            match self.apply(write, condition).await {
+                Ok(Ok(())) => return Ok(Ok(())),
+                Ok(Err(_)) => {}
+                Err(failed) if failed.meaning == Meaning::Unknown => {}
+                Err(_) => break,
+            }
         }
-        Err(unknown.unwrap_or_else(|| Failed::odd(&"others write the key all the time")))
+        Err(unknown)
     }
 
     /// Puts a row in the place of what is there, or removes it.

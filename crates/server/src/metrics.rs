@@ -421,7 +421,7 @@ const HELP: &[(&str, &str)] = &[
     ("weir_store_conditional_writes_total", "Writes sent to a store that other servers write, too."),
     (
         "weir_store_conflicts_total",
-        "Those of them that another server's write of the same key got in the way of.",
+        "Those of them that did not get through: another server wrote the same key, or a node was lost.",
     ),
     ("weir_store_leases_total", "Times the server took ownership of the store."),
     ("weir_store_event_log_bytes", "Bytes of the events that the store keeps."),

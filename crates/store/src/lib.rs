@@ -26,7 +26,7 @@ mod user_table;
 pub struct Conflicts {
     /// All of them.
     pub statements: Counter,
-    /// Those that another server's write of the same key got in the way of.
+    /// Those that did not get through: another server wrote the same key, or a node was lost.
     pub lost: Counter,
 }
 

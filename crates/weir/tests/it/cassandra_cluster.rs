@@ -78,8 +78,8 @@ fn nodes_that_are_killed_and_paused_lose_no_acknowledged_write() {
     let (over, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
     let report = thread::scope(|scope| {
         scope.spawn(|| {
+            let _done = Done(&is_done);
             break_nodes(&mut cluster, &over, KILLS, KILLS_OF_ALL);
-            is_done.store(true, Relaxed);
         });
         check_until(&servers, MIXED, 24, 300, |now| {
             over.store(now, Relaxed);
@@ -101,6 +101,7 @@ fn reads_of_one_node_are_found_to_be_stale() {
     let (over, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
     let report = thread::scope(|scope| {
         scope.spawn(|| {
+            let _done = Done(&is_done);
             for node in [0, 1, 2] {
                 // What it missed meanwhile comes some time after it goes on.
                 cluster.signal(node, Signal::STOP);
@@ -109,7 +110,6 @@ fn reads_of_one_node_are_found_to_be_stale() {
                 let enough = over.load(Relaxed) + CALM;
                 until("the cluster serves", || over.load(Relaxed) > enough);
             }
-            is_done.store(true, Relaxed);
         });
         check_until(&servers, "get=60,put=40", 16, 16, |now| {
             over.store(now, Relaxed);
@@ -132,6 +132,7 @@ fn a_server_that_comes_and_goes_disturbs_no_other() {
     let is_done = AtomicBool::new(false);
     let report = thread::scope(|scope| {
         scope.spawn(|| {
+            let _done = Done(&is_done);
             for _ in 0..5 {
                 let third = Server::start(&url, &[]);
                 let enough = over.load(Relaxed) + CALM;
@@ -139,7 +140,6 @@ fn a_server_that_comes_and_goes_disturbs_no_other() {
                 until("the cluster serves", || over.load(Relaxed) > enough);
                 drop(third);
             }
-            is_done.store(true, Relaxed);
         });
         check_until(&servers, MIXED, 16, 64, |now| {
             over.store(now, Relaxed);

@@ -154,9 +154,10 @@ impl CassandraCluster {
         self.run(node..node + 1)
     }
 
-    /// Starts all nodes that are away.
+    /// Starts all nodes that are away; the seed first, without which no other finds its peers.
     pub fn restart_all(&mut self) -> Result<(), Error> {
-        self.run(0..self.nodes.len())
+        self.run(0..1)?;
+        self.run(1..self.nodes.len())
     }
 
     /// Where clients reach a node.
