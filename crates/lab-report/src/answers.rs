@@ -54,12 +54,22 @@ fn throughput(found: &WorkloadFindings) -> Answer {
     answer("throughput", said, [capacity, generator, where_from, row, sentences::decline(found)])
 }
 
+/// Of what was offered: random arrivals of one window are about so many more or fewer.
+const ALL: f64 = 0.99;
+
 /// The rate that an open loop offered, or what completed where that is less at every level; and what became of it.
 fn offered(found: &WorkloadFindings, rps: f64, kept: &[u32], over: &[u32]) -> (String, Option<String>) {
     let offered = format!("{} req/s offered", short(rps));
     let what_became = match (kept, over) {
         ([], []) => None,
-        (_, []) => Some("all of it completed".to_owned()),
+        (_, []) => {
+            let goodput = found.rows.iter().filter_map(|row| Some(row.goodput_rps?.mean));
+            let least = goodput.fold(f64::INFINITY, f64::min) / rps;
+            Some(match least >= ALL {
+                true => "all of it completed".to_owned(),
+                false => format!("at least {} of it completed", percent(least, 1)),
+            })
+        }
         _ => Some(format!("over capacity at {}", each_level(over))),
     };
     match (sentences::most_completed(found), &what_became) {

@@ -569,6 +569,18 @@ fn an_open_loop_shows_what_was_offered_and_how_late_it_was_sent() {
         page.split_once("\n## get").unwrap().1.split_once("\n## put").unwrap().0.contains("Knee, in clients")
     );
     assert!(file(&results, "results.csv").lines().next().unwrap().contains("offered_rps"));
+    // A little less than was offered is not over capacity, and not all.
+    for (goodput, said) in [(240.0, "all of it completed"), (228.0, "at least 95.0 % of it completed")] {
+        for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+            load.schedule.iter_mut().for_each(|schedule| schedule.over_capacity = false);
+            load.goodput_rps = goodput;
+        }
+        let page = file(&results, "report.md");
+        assert!(
+            page.split_once("\n## put").unwrap().0.contains(&format!("| 240 req/s offered; {said}")),
+            "{page}"
+        );
+    }
     // Where no level kept up, the rate that was asked for is no answer to how fast it is.
     for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
         load.schedule.iter_mut().for_each(|schedule| schedule.over_capacity = true);
