@@ -253,6 +253,7 @@ impl CassandraSession {
         mut condition: Condition,
         unknown: Failed,
     ) -> Result<Result<(), Known>, Failed> {
+        let is_blind = matches!(condition, Condition::Older(_));
         for _ in 0..TRIES_MAX {
             self.conflicts.lost.add(1);
             let Ok(columns) = self.columns(&self.statements.read_serial, &write.key).await else { break };
@@ -264,10 +265,11 @@ impl CassandraSession {
             }
             condition = match condition {
                 Condition::Older(now) if known.is_live(now) => Condition::Same(known.version),
-                // It may still remove what others put there with a lower version.
-                Condition::Older(_) if write.change == Change::Delete => break,
                 Condition::Same(seen) if known.version == seen => condition,
-                _ => return Ok(Err(known)),
+                // What it was to replace never comes back.
+                Condition::Same(_) if !is_blind => return Ok(Err(known)),
+                // It may still replace what others put there with a lower version.
+                _ => break,
             };
             match self.apply(write, condition).await {
                 Ok(Ok(())) => return Ok(Ok(())),
@@ -295,7 +297,7 @@ impl CassandraSession {
         }
         // Nothing is there, or only the version of what is gone.
         let applied = self.apply_for_sure(write, Condition::Same(known.version)).await?;
-        Ok(applied.map(|()| Found::present(known.is_live(now))))
+        Ok(applied.map(|()| Found::Absent))
     }
 
     /// Writes what was decided by `known`, if that is still so.
