@@ -53,7 +53,7 @@ fn said(selftest: &Selftest) -> String {
     }
 }
 
-/// `pass`, `fail at try 3`.
+/// `pass`, `fail (all 3 tries)`.
 fn outcome(check: &AccuracyCheck) -> String {
     check.outcome.name().to_owned() + &check.at_try()
 }

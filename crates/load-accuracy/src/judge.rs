@@ -99,6 +99,12 @@ pub(super) fn median(samples: &mut [u64]) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or(0) as f64
 }
 
+/// The same of numbers.
+pub(super) fn middle(numbers: &mut [f64]) -> f64 {
+    numbers.sort_unstable_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
+}
+
 /// The mean; 0 where there are no samples.
 pub(super) fn mean(samples: &[u64]) -> f64 {
     samples.iter().map(|sample| *sample as f64).sum::<f64>() / samples.len().max(1) as f64

@@ -21,7 +21,7 @@ const DISTANCE_MAX: f64 = 0.02;
 const COUNT_OFF_MAX: f64 = 0.01;
 /// What a percentile of the report may be off by, as a share of the stall.
 const PERCENTILE_OFF_MAX: f64 = 0.02;
-const BOUND: &str = "Kolmogorov–Smirnov distance 0.02, number delayed 1 %, percentiles 2 % of the stall";
+const BOUND: &str = "distance 0.02, number delayed off by 1 %, p99 and above off by 2 % of the stall";
 /// A responder that is busier than this is too slow for the rate: its own record would decide the check.
 const UTILIZATION_MAX: f64 = 0.2;
 /// The percentiles from here up are those of the stall.
@@ -75,8 +75,8 @@ fn compare(
     let expected = RATE * (stall_secs - from_ns / 1e9) / (1.0 - utilization);
     let count_off = delayed / expected - 1.0;
     let distance = judge::distance_from_uniform(all, from_ns, stall_secs * 1e9);
-    // All requests succeed, so that the one operation's latencies are those of all.
-    let operations = report.operations.iter().map(|operation| &operation.latency);
+    // All requests that end succeed, so that the one operation's latencies are those of all; what has not ended is of no operation.
+    let operations = report.operations.iter().filter(|_| !is_at_end).map(|operation| &operation.latency);
     let latencies: Vec<&Latency> = [&report.latency].into_iter().chain(operations).collect();
     let off = |latency: &&Latency| {
         let window_secs = latency.count as f64 / RATE;
@@ -103,12 +103,12 @@ fn compare(
     ];
     let at_end = if is_at_end { "_at_end" } else { "" };
     check.figures.extend(figures.map(|(name, value)| (format!("{name}_{clients}_clients{at_end}"), value)));
-    let agreement = if agrees { "" } else { ", percentiles are not those of the histogram" };
+    let agreement = if agrees { "" } else { "; percentiles are not those of the histogram" };
     Ok(format!(
-        "{clients} client{}{}: Kolmogorov–Smirnov distance {distance:.4}, {delayed} requests delayed (off by {:+.2} %), \
-         percentiles off by {:.2} %, if latency were counted from the sending, {uncorrected} would be delayed{agreement}",
+        "{clients} client{}{}: distance from theory {distance:.4} (Kolmogorov–Smirnov), {delayed} requests delayed (off by {:+.2} %; counted \
+         from the sending it would be {uncorrected}), p99 and above off by {:.2} % of the stall{agreement}",
         if clients == 1 { "" } else { "s" },
-        if is_at_end { ", to the end of the window" } else { "" },
+        if is_at_end { ", stall to the end of the window" } else { "" },
         count_off * 100.0,
         percentile_off * 100.0,
     ))

@@ -344,6 +344,9 @@ fn a_generator_that_leaves_out_a_stall_is_caught() {
     // The other leaves the histograms alone: requests that waited before they were sent are among the delayed.
     let [corrected, uncorrected] = delayed(&caught[1]);
     assert!(corrected > uncorrected, "{}", caught[1].measured);
+    // Also of one that lasts to the end of the window, where some of what is delayed has not ended.
+    let honest = through("stall", "delayed_1_clients_at_end", NO_WORDS, "");
+    assert!(!honest.measured.contains("not those of the histogram"), "{}", honest.measured);
 }
 
 #[test]
