@@ -15,7 +15,7 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     let bottleneck = &found.bottleneck;
     let heading = match bottleneck.grade {
         Grade::Confirmed | Grade::Supported | Grade::Suspected => {
-            format!("Why {}", sentences::limits(&bottleneck.named))
+            format!("Why {} is named", sentences::limits(&bottleneck.named))
         }
         _ => "What the resources show".to_owned(),
     };

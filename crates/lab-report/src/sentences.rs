@@ -7,7 +7,7 @@ use lab_analysis::{
     Blocked, CONFLICTS, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Growth, Knee, Outside,
     PublishedSweep, Reason, Row, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
-use lab_data::results::{Limit, Results, SearchEnd, SearchPlan};
+use lab_data::results::{Limit, ResourceKind, Results, SearchEnd, SearchPlan};
 use stats::RUNS_LEAST;
 use std::collections::BTreeMap;
 
@@ -101,6 +101,17 @@ fn help(found: &WorkloadFindings) -> Option<String> {
             )
         },
     );
+    let generator = found.bottleneck.candidates.iter().filter(|of| of.kind == ResourceKind::Generator);
+    let generator =
+        generator.filter_map(|of| Some((of, of.ceiling()?.rps))).filter(|(_, full)| *full < of.rps);
+    let too_slow =
+        generator.min_by(|a, b| a.1.total_cmp(&b.1)).map_or_else(String::new, |(generator, full)| {
+            format!(
+                " To see that, give the load generator more cores: {} would be full at {} req/s.",
+                generator.resource,
+                short(full)
+            )
+        });
     let named = &found.bottleneck.named;
     // What is seen from outside has no names.
     let outside = named.iter().find(|of| of.blocked.is_some()).and_then(|of| of.limit);
@@ -114,7 +125,7 @@ fn help(found: &WorkloadFindings) -> Option<String> {
         _ => "",
     };
     Some(format!(
-        "What would help: if each request spent half the time in {}, goodput would be about {} req/s{clients}{then}{tried}.{see}",
+        "What would help: if each request needed half as much time of {} as now, goodput would be about {} req/s{clients}{then}{tried}.{too_slow}{see}",
         limits(named),
         short(of.rps)
     ))
@@ -380,8 +391,9 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 }
 
 /// How to read the plots at the beginning of the page.
-pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (of two: their range). Band: interval of the throughput (goodput) on the card. Thin lines: throughput at which a resource is 100 % busy. \
-    Vertical dashed line: the knee. Hollow: too many errors, or over capacity; such a level does not count for throughput and knee. No point: all trials failed.";
+pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (with two repetitions: their range). Band: interval of the throughput (goodput) in the answers above. Thin lines: throughput at which a resource is 100 % busy. \
+    Vertical dashed line: the knee. Hollow: too many errors, or over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
+    Limit: *supported* if its queue, waits, utilization or the effect of slowing it points to it; *confirmed* if slowing it on purpose also reduced goodput as predicted; *suspected* if the evidence is weaker.";
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";

@@ -22,7 +22,7 @@ pub struct Pacing {
     #[arg(long, value_name = "N", conflicts_with = "think", group = "open")]
     pub rate: Option<Rate>,
 
-    /// Send at these rates one after the other, as in 10s:100/s,30s:100/s..1000/s; the stages replace --warmup and --window
+    /// Send at these rates one after the other, as in 10s:100/s,30s:100/s..1000/s, where .. is a ramp; the stages replace --warmup and --window
     #[arg(long, value_name = "TIME:RATE,…", conflicts_with_all = ["think", "rate", "window", "warmup"], group = "open")]
     pub stages: Option<Stages>,
 

@@ -34,7 +34,7 @@ pub struct Plan {
     #[command(flatten)]
     pub http: RequestFlags,
 
-    /// Connections, each with one request in flight
+    /// Clients, each with one request in flight and a connection of its own (with --http2 --streams, some share one)
     #[arg(long, short, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
     pub clients: u32,
 
@@ -107,7 +107,7 @@ pub struct Plan {
     #[arg(long = "no-preload", action = clap::ArgAction::SetFalse, help_heading = KEY_VALUE)]
     pub preload: bool,
 
-    /// Compare values read with those written: none, all, or a share as in 1%
+    /// Compare values read with those written: none (the default: only the beginning of each value), all, or a share as in 1%
     #[arg(long, value_name = "WHICH", default_value = "none", hide_default_value = true, help_heading = KEY_VALUE)]
     pub verify: Verify,
 

@@ -38,7 +38,7 @@ fn by_experiment(of: &Effect, busy: &str) -> Checked {
     let [mean, low, high, expected] =
         [of.loss.mean, of.loss.low, of.loss.high, of.expected_loss].map(|share| share * 100.0);
     let seen = format!(
-        "with the generator slowed, {mean:.1} % of goodput was lost ({low:.1} to {high:.1}); if the generator were the limit, {expected:.1} % would be lost{busy}"
+        "with the generator slowed, {mean:.1} % of goodput was lost (95 % interval {low:.1} % to {high:.1} %); if the generator were the limit, {expected:.1} % would be lost{busy}"
     );
     match of.shown {
         Shown::NotLimit => Checked::pass(seen),
@@ -46,9 +46,9 @@ fn by_experiment(of: &Effect, busy: &str) -> Checked {
             seen,
             "Give the generator more cores, with [cores] in the experiment, or more machines, with --worker in the workload’s args.",
         ),
-        Shown::Undecided => {
-            Checked::not_checked(format!("not decided: {seen}. More rounds or longer windows may decide it."))
-        }
+        Shown::Undecided => Checked::not_checked(format!(
+            "not decided: {seen}. Give the generator more cores, or repeat on a machine with less other load."
+        )),
     }
 }
 

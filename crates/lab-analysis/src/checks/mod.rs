@@ -45,19 +45,19 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("slowing the load generator costs less than half of the goodput that it would cost if the generator were the limit; if the measurement is too noisy to tell, the interval of the loss contains 0 and the generator is less than 70 % busy"),
+        .about("slowing the load generator loses less than half of the goodput that would be lost if the generator were the limit; if that is undecided, it is enough that the interval of the loss contains 0 and the generator is less than 70 % busy"),
     check("little", "Little’s law", Low, Test::Row(row::little))
-        .about("throughput × time is within 2 % of the number of clients; in an open loop, of requests in flight"),
+        .about("attempts per second × (latency + think time) is within 2 % of the number of clients; in an open loop, attempts per second × service time of the requests in flight"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
-        .about("min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, no sample beyond the histogram"),
+        .about("min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, no latency above 60 s, where the histogram ends"),
     check("errors", "errors", Medium, Test::Row(row::errors))
-        .about("at most 0.1 % of the attempts fail; a level with more enters neither capacity nor knee"),
+        .about("at most 0.1 % of the attempts fail; a level with more does not count for throughput and knee"),
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
         .about("the time for which the load generator waits for a core or sends late is at most 1 % of the total latency"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
-        .about("goodput and latency have no trend in the window; not checked without a trend if the 95 % interval is wider than ±1 % (goodput) or ±2 % (latency); in an open loop, all that is offered completes"),
+        .about("goodput and latency have no trend in the window, and their 95 % intervals are at most ±1 % (goodput) and ±2 % (latency) wide: with wider intervals a trend may be hidden, and the outcome is “not checked”; in an open loop, all that is offered completes"),
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))
-        .about("other virtual machines take at most 0.5 % of our cores (steal), other processes at most 5 %; no swap"),
+        .about("other virtual machines take at most 0.5 % of the cores of server and generator (steal), other processes at most 5 %; no swap"),
     check("mix", "requested mix", Medium, Test::Row(row::mix))
         .about("the observed mix of operations is the requested one"),
     check("checkpoints", "checkpoints", Medium, Test::Row(row::checkpoints))

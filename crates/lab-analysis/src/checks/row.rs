@@ -186,12 +186,12 @@ pub(super) fn machine(case: &OfRow) -> Checked {
         |trial: &Trial| Some(trial.growth("memory.swap_in_pages")? + trial.growth("memory.swap_out_pages")?);
 
     let Some((stolen_secs, stolen)) = most(&|trial| of_cores(trial, "steal")) else {
-        return Checked::not_checked("steal of our cores was not read");
+        return Checked::not_checked("steal of the cores was not read");
     };
     let stolen_percent = stolen * 100.0;
     if stolen > STEAL_LIMIT && stolen_secs >= TICKS_SECS {
         return Checked::fail(
-            format!("the hypervisor took {stolen_percent:.2} % of our cores"),
+            format!("the hypervisor took {stolen_percent:.2} % of the cores"),
             "Repeat when other virtual machines are idle, or use a dedicated machine.",
         );
     }

@@ -39,7 +39,8 @@ pub(super) fn precision(case: &OfWorkload) -> Checked {
         return Checked::not_checked("the throughput has no interval");
     };
     let share = (rps.high - rps.low) / 2.0 / rps.mean;
-    let remedy = "Use a quieter machine, longer windows (--window) or more repetitions (--repetitions).";
+    let remedy =
+        "Use a machine with less other load, longer windows (--window) or more repetitions (--repetitions).";
     Checked::judged(share <= SHARE_MAX, format!("±{:.1} %", share * 100.0), remedy)
 }
 
@@ -61,7 +62,7 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
         ),
         (0, 0, _) => Checked::not_checked("the workload reads no values"),
         (_, 0, _) => Checked::not_checked(
-            r#"no read was compared; args = ["--verify", "all"] in [[workload]] has all compared"#,
+            r#"no read was compared; args = ["--verify", "all"] in [[workload]] compares all reads"#,
         ),
         (reads, verified, _) => {
             let share = (verified as f64 / reads.max(1) as f64).min(1.0) * 100.0;
@@ -90,7 +91,7 @@ pub(super) fn accuracy(results: &Results) -> Checked {
                 [] => Checked::pass(format!("{} passed", count(report.checks.len() as u32, "part"))),
                 failed => Checked::fail(
                     format!("failed: {}", failed.join(", ")),
-                    "Repeat weir selftest while nothing else runs; what fails again is a limit of this machine.",
+                    "Repeat weir selftest while nothing else runs. If a check fails again, the generator cannot measure that accurately on this machine.",
                 ),
             }
         }

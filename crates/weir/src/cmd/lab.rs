@@ -69,8 +69,8 @@ pub(crate) struct Args {
     /// The measured part of each trial; overrides the file
     #[arg(long)]
     window: Option<Span>,
-    /// Multiply the durations of the file by this share, above 0 and at most 1: warm-ups (to no less than 1 s), windows (to no less than 2 s),
-    /// and the longest time of adaptive windows and searches. With less than 0.1 at most seven levels of each workload are measured. The report
+    /// Multiply the durations of the file by this share, above 0 and at most 1: warm-ups (of more than 1 s, down to 1 s), windows (of more than 2 s,
+    /// down to 2 s), and the longest time of adaptive windows and searches. With less than 0.1 at most seven levels of each workload are measured. The report
     /// says so
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,

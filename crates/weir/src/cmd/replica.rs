@@ -4,7 +4,7 @@ use super::say;
 use super::serve::store_urls;
 use store::{Error, Kind, replica};
 
-/// Copy all PostgreSQL stores to another PostgreSQL and keep it up to date (logical replication), for `weir serve --read-fallback`.
+/// Copy the PostgreSQL stores that --store names to another PostgreSQL server, and keep the copy up to date (logical replication), for `weir serve --read-fallback`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

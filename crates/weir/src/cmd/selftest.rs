@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Check the accuracy of the load generator on this machine, with a test server that delays requests by known times and fails a known number of them.
+/// Check the accuracy of the load generator on this machine, with a test server that adds known delays, a stall and faults.
 ///
-/// The delays, the stall and the faults of the test server are compared with what `weir load` reports. Takes less than a minute. The exit
-/// code is 1 unless every check passes.
+/// Delays, a stall, faults and the rate of requests, as the test server recorded them, are compared with what `weir load` reports. Takes about
+/// a minute. The exit code is 1 unless every check passes.
 #[derive(clap::Args)]
 #[command(after_help = checks_help())]
 pub(crate) struct Args {
-    /// Fewer and shorter runs, a few seconds in all
+    /// Fewer and shorter runs: 5 s in all, up to 15 s if checks have to be repeated
     #[arg(long)]
     short: bool,
 

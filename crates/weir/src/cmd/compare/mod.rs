@@ -24,12 +24,12 @@ const MARGIN: f64 = 0.05;
                             weir compare [OPTIONS] --url BASE --url NEW [-- FLAGS]"
 )]
 pub(crate) struct Args {
-    /// Results of `weir lab`: a directory or its results.json. Without NEW, the targets of this run are compared with each other
+    /// Results of `weir lab`: a directory or its results.json. Without NEW, each target of this run is compared with its first
     base: Option<PathBuf>,
     /// Results to compare with the first
     new: Option<PathBuf>,
-    /// Exit with 3 if NEW is slower: if goodput, CPU per request, p50 or p99 latency is significantly worse and the interval of the
-    /// loss reaches this share, as in 5%, or if too many requests of NEW fail
+    /// Exit with 3 if NEW is slower: if goodput, CPU per request, p50 or p99 latency is significantly worse and may be worse by this share,
+    /// as in 5% (the upper end of the 95 % interval of the loss), or if clearly more trials of NEW than of BASE fail
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,
     /// Write the verdicts in JUnit's XML
@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// Write the verdicts as Markdown, for a pull request
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write compare.html, compare.md and compare.svg there, of two services also their results [default: of two services
-    /// weir-results/compare-DATE-TIME, else none]
+    /// Write compare.html, compare.md and compare.svg there, with two services also their results [default: with two services
+    /// weir-results/compare-DATE-TIME, else nothing is written]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the comparison as one JSON document

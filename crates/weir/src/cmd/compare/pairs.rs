@@ -24,26 +24,26 @@ const PAIRS_LEAST: u32 = 3;
 #[derive(clap::Args)]
 pub(super) struct Pairs {
     /// Command that starts a service on the port {port}; given twice, BASE first. Each trial gets a fresh process
-    #[arg(long, value_name = "COMMAND", help_heading = "Pairs")]
+    #[arg(long, value_name = "COMMAND", help_heading = "Measuring two services")]
     pub(super) command: Vec<String>,
     /// Running service, as http://host:port or with a path, which is then requested; given twice, BASE first. With --command: the
     /// path to request
-    #[arg(long, value_name = "URL|PATH", help_heading = "Pairs")]
+    #[arg(long, value_name = "URL|PATH", help_heading = "Measuring two services")]
     pub(super) url: Vec<String>,
     /// How long to measure at most
-    #[arg(long = "for", value_name = "TIME", default_value = "5m", help_heading = "Pairs")]
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", help_heading = "Measuring two services")]
     time: Span,
-    /// Connections, each with one request in flight
-    #[arg(long, value_name = "N", default_value_t = 16, help_heading = "Pairs")]
+    /// Clients, each with a connection and one request in flight
+    #[arg(long, value_name = "N", default_value_t = 16, help_heading = "Measuring two services")]
     clients: u32,
     /// The unmeasured part of each trial
-    #[arg(long, default_value = "500ms", help_heading = "Pairs")]
+    #[arg(long, default_value = "500ms", help_heading = "Measuring two services")]
     warmup: Span,
     /// The measured part of each trial
-    #[arg(long, default_value = "2s", help_heading = "Pairs")]
+    #[arg(long, default_value = "2s", help_heading = "Measuring two services")]
     window: Span,
     /// Further flags of `weir load`, as in -- --workload mixed
-    #[arg(last = true, value_name = "FLAGS", help_heading = "Pairs")]
+    #[arg(last = true, value_name = "FLAGS", help_heading = "Measuring two services")]
     flags: Vec<String>,
 }
 

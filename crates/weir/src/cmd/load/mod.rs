@@ -45,7 +45,8 @@ pub(crate) struct Args {
     #[arg(long = "worker", value_name = "COMMAND", help_heading = "Load")]
     workers: Vec<String>,
 
-    /// Exit with 3 if one of these holds, as in 'p99>20ms,errors>0.1%,rate<1000/s'
+    /// Exit with 3 if one of these holds, as in 'p99>20ms,errors>0.1%,rate<1000/s'; rate: successes per second. Without this flag, too,
+    /// the exit code is 3 if nothing succeeded or the server stopped answering
     #[arg(long, value_name = "CONDITIONS", help_heading = "Result")]
     fail_if: Option<Conditions>,
 

@@ -20,7 +20,8 @@ use toml::Spanned;
 /// Serve an HTTP key-value store: a cache in front of a durable store
 ///
 /// Settings come from flags, environment variables (WEIR_LISTEN, WEIR_STORE, …) and a TOML file (listen = "…",
-/// cache-bytes = "…"). A flag overrides the variable, a variable overrides the file.
+/// cache-bytes = "…"). A flag overrides the variable, a variable overrides the file. Flags that are true or false are false by
+/// default, and true where no value is given.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A TOML file with settings named like the flags
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     pub(super) config: Option<PathBuf>,
 
     /// Where to listen: an address or a name with a port, or unix:PATH for a Unix socket; port 0 takes a free one. Repeatable; in
-    /// WEIR_LISTEN and in the file, write a list
+    /// WEIR_LISTEN separate them by commas, in the file write a list
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -57,12 +58,12 @@ pub(crate) struct Args {
     pub(super) tokens: Option<PathBuf>,
 
     /// Serve the pages about the server (/metrics, /stats and /dashboard) at this address only. It also has /readyz and /healthz, but not
-    /// /kv; --listen keeps all other routes, /readyz and /healthz. On a loopback address or a Unix socket it needs no token and has no TLS. Repeatable; in WEIR_OPS_LISTEN and in the file, write a list
+    /// /kv; --listen keeps all other routes, /readyz and /healthz. On a loopback address or a Unix socket it needs no token and has no TLS. Repeatable; in WEIR_OPS_LISTEN separate them by commas, in the file write a list
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
     /// Also serve the HTTP API of another system at this address; NAME is put-kv, crud, root, rpc or s3 (docs/reference.md).
-    /// Repeatable; in WEIR_COMPAT and in the file, write a list
+    /// Repeatable; in WEIR_COMPAT separate them by commas, in the file write a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
 
@@ -72,8 +73,8 @@ pub(crate) struct Args {
     pub(super) s3_credentials: Option<PathBuf>,
 
     /// Accept this name in the Host header. On a loopback address, or if this flag is given, other names are refused, except localhost,
-    /// 127.0.0.1, [::1] and the address itself. The same holds for the Origin of web pages. Repeatable; in WEIR_HOST and in the
-    /// file, write a list
+    /// 127.0.0.1, [::1] and the address itself. The same holds for the Origin of web pages. Repeatable; in WEIR_HOST separate them by commas, in
+    /// the file write a list
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
@@ -81,8 +82,8 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
-    /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE (several as HOST:PORT,HOST:PORT), mysql://USER@HOST:PORT/DATABASE (with TLS, and with passwords from files: docs/reference.md), or memory: (not durable).
-    /// Given more than once, the keys are divided among the stores; always give them in the same order
+    /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE (several as HOST:PORT,HOST:PORT), mysql://USER@HOST:PORT/DATABASE, or memory: (not durable). For TLS and passwords from files see docs/reference.md.
+    /// Given more than once (in WEIR_STORE separated by blanks), the keys are divided among the stores; always give them in the same order
     #[arg(
         long,
         value_name = "URL",
@@ -133,7 +134,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES", default_value = "8MiB", value_parser = value_bytes)]
     pub(super) value_bytes: usize,
 
-    /// Memory for all request bodies and values that are being received or sent; requests that would exceed it are answered 503
+    /// Memory for request bodies and values above 36KiB that are being received or sent; requests that would exceed it are answered 503
     /// [default: a quarter of (memory of the machine or control group − --cache-bytes), at least 64MiB]
     #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
     pub(super) memory_budget: Option<Size>,
@@ -162,7 +163,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_LEASE_WAIT", default_value = "10s")]
     pub(super) lease_wait: Span,
 
-    /// If another server owns the store, wait, and take over when that server stops or loses its lease; at a shutdown, hand the store over to a server that waits like this
+    /// If another server owns the store, wait, and take over when that server stops or loses its lease; at a shutdown, hand the store over to a server that also waits with --standby
     #[arg(long, env = "WEIR_STANDBY", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) standby: bool,
 
