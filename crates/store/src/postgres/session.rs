@@ -43,10 +43,102 @@ const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > $1 ORDER B
 const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= $1";
 const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
 
+/// What a session over any table has: its connection.
+pub(super) struct Base {
+    pub(super) shown: Arc<str>,
+    pub(super) client: Client,
+    pub(super) ended: JoinHandle<String>,
+}
+
+impl Base {
+    pub(super) async fn list(
+        &self,
+        listing: &Listing,
+        list: &Statement,
+        list_expired: &Statement,
+    ) -> Result<Vec<Listed>, tokio_postgres::Error> {
+        let (now, limit) = (listing.now.0 as i64, listing.limit as i64);
+        let found = if listing.expired {
+            self.client.query(list_expired, &[&now, &limit]).await?
+        } else {
+            self.client.query(list, &[&listing.from, &listing.end(), &now, &limit]).await?
+        };
+        let mut listed = Vec::with_capacity(found.len());
+        for row in &found {
+            // One that is no key of weir's is not listed.
+            let Some(key) = Key::new(row.try_get(0)?) else { continue };
+            let value_bytes = row.try_get::<_, i32>(1)? as u64;
+            listed.push(Listed { row: row_of(&key, b"", row)?, value_bytes });
+        }
+        Ok(listed)
+    }
+
+    /// See [`Session::events`].
+    pub(super) async fn events(&self, behind: u64) -> Result<Vec<EventBlock>, Error> {
+        let failed = |error| self.failure(error, Step::Read);
+        let found = self.client.query(EVENTS, &[&(behind as i64)]).await.map_err(failed)?;
+        found.iter().map(block_of).collect::<Result<_, _>>().map_err(failed)
+    }
+
+    /// See [`Session::trim_events`].
+    pub(super) async fn trim_events(&self, until: u64) -> Result<(), Error> {
+        let trimmed = self.client.execute(TRIM_EVENTS, &[&(until as i64)]).await;
+        // Done twice it does no harm, and done later neither.
+        trimmed.map(drop).map_err(|error| self.failure(error, Step::Read))
+    }
+
+    /// What a failure at `step` means.
+    pub(super) fn failure(&self, error: tokio_postgres::Error, step: Step<'_>) -> Error {
+        Failure::from(error).of(&self.shown, step)
+    }
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        // Dropping the client says goodbye; should the server not listen, the socket must close all the same.
+        self.ended.abort();
+    }
+}
+
+/// Writes as columns: those of the rows that are put, and the keys that are deleted.
+#[derive(Default)]
+pub(super) struct Columns<'w> {
+    keys: Vec<&'w [u8]>,
+    values: Vec<&'w [u8]>,
+    types: Vec<&'w str>,
+    versions: Vec<i64>,
+    encodings: Vec<&'w str>,
+    ends: Vec<Option<i64>>,
+    pub(super) gone: Vec<&'w [u8]>,
+}
+
+impl<'w> Columns<'w> {
+    pub(super) fn of(writes: &'w [Write]) -> Columns<'w> {
+        let mut columns = Columns::default();
+        for write in writes {
+            match &write.change {
+                Change::Put(row) => {
+                    let attributes = row.attributes();
+                    columns.keys.push(write.key.as_bytes());
+                    columns.values.push(row.value());
+                    columns.types.push(attributes.content_type);
+                    columns.versions.push(write.version.0 as i64);
+                    columns.encodings.push(attributes.content_encoding);
+                    columns.ends.push(attributes.expires.map(|at| at.0 as i64));
+                }
+                Change::Delete => columns.gone.push(write.key.as_bytes()),
+            }
+        }
+        columns
+    }
+
+    pub(super) fn puts(&self) -> [&(dyn ToSql + Sync); 6] {
+        [&self.keys, &self.values, &self.types, &self.versions, &self.encodings, &self.ends]
+    }
+}
+
 pub(super) struct PostgresSession {
-    shown: Arc<str>,
-    client: Client,
-    ended: JoinHandle<String>,
+    base: Base,
     read_one: Statement,
     read_many: Statement,
     list: Statement,
@@ -76,8 +168,6 @@ impl PostgresSession {
     ) -> Setup<PostgresSession> {
         let both = put_and_delete();
         Ok(PostgresSession {
-            shown,
-            ended,
             read_one: client.prepare(READ_ONE).await?,
             read_many: client.prepare(READ_MANY).await?,
             list: client.prepare(LIST).await?,
@@ -87,7 +177,7 @@ impl PostgresSession {
             delete: client.prepare(DELETE).await?,
             put_and_delete: client.prepare(&both).await?,
             with_events: None,
-            client,
+            base: Base { shown, client, ended },
         })
     }
 
@@ -95,35 +185,13 @@ impl PostgresSession {
         let found = match keys {
             [] => return Ok(Vec::new()),
             // The plan for one key is cheaper than the one for an array of one.
-            [key] => self.client.query(&self.read_one, &[&key.as_bytes()]).await?,
+            [key] => self.base.client.query(&self.read_one, &[&key.as_bytes()]).await?,
             keys => {
                 let keys: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
-                self.client.query(&self.read_many, &[&keys]).await?
+                self.base.client.query(&self.read_many, &[&keys]).await?
             }
         };
-        let rows = by_key(&found)?;
-        let row = |key: &Key| {
-            let Some(row) = rows.get(key.as_bytes()) else { return Ok(None) };
-            row_of(key, row.try_get(1)?, row).map(Some)
-        };
-        keys.iter().map(row).collect()
-    }
-
-    async fn list_now(&self, listing: &Listing) -> Result<Vec<Listed>, tokio_postgres::Error> {
-        let (now, limit) = (listing.now.0 as i64, listing.limit as i64);
-        let found = if listing.expired {
-            self.client.query(&self.list_expired, &[&now, &limit]).await?
-        } else {
-            self.client.query(&self.list, &[&listing.from, &listing.end(), &now, &limit]).await?
-        };
-        let mut listed = Vec::with_capacity(found.len());
-        for row in &found {
-            // One that is no key was not written by weir.
-            let Some(key) = Key::new(row.try_get(0)?) else { continue };
-            let value_bytes = row.try_get::<_, i32>(1)? as u64;
-            listed.push(Listed { row: row_of(&key, b"", row)?, value_bytes });
-        }
-        Ok(listed)
+        rows_of(keys, &found)
     }
 
     /// Prepares the statements that keep events.
@@ -140,10 +208,10 @@ impl PostgresSession {
         let put_and_delete = put_and_delete().replacen("WITH", &format!("WITH {},", kept(8)), 1);
         let alone = format!("{ADD_EVENTS} VALUES ($1, $2, $3) RETURNING ''::bytea AS key, true AS present");
         self.with_events = Some(WithEvents {
-            put: self.client.prepare(&put).await?,
-            delete: self.client.prepare(&delete).await?,
-            put_and_delete: self.client.prepare(&put_and_delete).await?,
-            alone: self.client.prepare(&alone).await?,
+            put: self.base.client.prepare(&put).await?,
+            delete: self.base.client.prepare(&delete).await?,
+            put_and_delete: self.base.client.prepare(&put_and_delete).await?,
+            alone: self.base.client.prepare(&alone).await?,
         });
         Ok(())
     }
@@ -153,66 +221,52 @@ impl PostgresSession {
         writes: &[Write],
         events: Option<&EventBlock>,
     ) -> Result<Vec<Found>, Error> {
-        if self.client.is_closed() {
-            let what = format!("the store {} closed the connection", self.shown);
+        if self.base.client.is_closed() {
+            let what = format!("the store {} closed the connection", self.base.shown);
             return Err(Error::new(Kind::Unavailable, what));
         }
         if events.is_some() {
             let prepared = self.prepare_events().await;
-            prepared.map_err(|error| Failure::from(error).of(&self.shown, Step::Write))?;
+            prepared.map_err(|error| self.base.failure(error, Step::Write))?;
         }
-        let (mut keys, mut values, mut types, mut versions) = (vec![], vec![], vec![], vec![]);
-        let (mut encodings, mut ends) = (vec![], vec![]);
-        let mut gone: Vec<&[u8]> = Vec::new();
-        for write in writes {
-            match &write.change {
-                Change::Put(row) => {
-                    keys.push(write.key.as_bytes());
-                    values.push(row.value());
-                    let attributes = row.attributes();
-                    types.push(attributes.content_type);
-                    versions.push(write.version.0 as i64);
-                    encodings.push(attributes.content_encoding);
-                    ends.push(attributes.expires.map(|at| at.0 as i64));
-                }
-                Change::Delete => gone.push(write.key.as_bytes()),
-            }
-        }
-        let puts: [&(dyn ToSql + Sync); 6] = [&keys, &values, &types, &versions, &encodings, &ends];
+        let columns = Columns::of(writes);
+        let (puts, Columns { keys, gone, .. }) = (columns.puts(), &columns);
         let block = events.map(|block| (block.id as i64, block.at.0 as i64, &*block.body));
         let changed = match (keys.is_empty(), gone.is_empty()) {
             _ if let (Some((id, at, body)), Some(with)) = (&block, &self.with_events) => {
                 let kept: [&(dyn ToSql + Sync); 3] = [id, at, body];
-                let gone: &(dyn ToSql + Sync) = &gone;
+                let gone: &(dyn ToSql + Sync) = gone;
                 match (keys.is_empty(), writes.len() > keys.len()) {
-                    (true, false) => self.client.query(&with.alone, &kept).await,
-                    (false, false) => self.client.query(&with.put, &[&puts[..], &kept].concat()).await,
-                    (true, true) => self.client.query(&with.delete, &[&[gone], &kept[..]].concat()).await,
+                    (true, false) => self.base.client.query(&with.alone, &kept).await,
+                    (false, false) => self.base.client.query(&with.put, &[&puts[..], &kept].concat()).await,
+                    (true, true) => {
+                        self.base.client.query(&with.delete, &[&[gone], &kept[..]].concat()).await
+                    }
                     (false, true) => {
                         let all = [&puts[..], &[gone], &kept].concat();
-                        self.client.query(&with.put_and_delete, &all).await
+                        self.base.client.query(&with.put_and_delete, &all).await
                     }
                 }
             }
             (true, true) => return Ok(Vec::new()),
             // Cheaper than arrays of one.
             (false, true) if keys.len() == 1 => {
+                let Columns { values, types, versions, encodings, ends, .. } = &columns;
                 let put: [&(dyn ToSql + Sync); 6] =
                     [&keys[0], &values[0], &types[0], &versions[0], &encodings[0], &ends[0]];
-                self.client.query(&self.put_one, &put).await
+                self.base.client.query(&self.put_one, &put).await
             }
-            (false, true) => self.client.query(&self.put, &puts).await,
-            (true, false) => self.client.query(&self.delete, &[&gone]).await,
+            (false, true) => self.base.client.query(&self.put, &puts).await,
+            (true, false) => self.base.client.query(&self.delete, &[gone]).await,
             (false, false) => {
-                let [keys, values, types, versions, encodings, ends] = puts;
-                let all = [keys, values, types, versions, encodings, ends, &gone];
-                self.client.query(&self.put_and_delete, &all).await
+                let gone: &(dyn ToSql + Sync) = gone;
+                self.base.client.query(&self.put_and_delete, &[&puts[..], &[gone]].concat()).await
             }
         };
         // A statement is a transaction of its own.
-        let changed = changed.map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))?;
+        let changed = changed.map_err(|error| self.base.failure(error, Step::Commit))?;
         let changed = by_key(&changed)
-            .map_err(|error| Failure::from(error).and_ended().of(&self.shown, Step::Commit))?;
+            .map_err(|error| Failure::from(error).and_ended().of(&self.base.shown, Step::Commit))?;
         let found = |write: &Write| match (changed.get(write.key.as_bytes()), &write.change) {
             (Some(row), _) => Found::present(row.get(1)),
             (None, Change::Delete) => Found::Absent,
@@ -222,18 +276,11 @@ impl PostgresSession {
     }
 }
 
-impl Drop for PostgresSession {
-    fn drop(&mut self) {
-        // Dropping the client says goodbye; should the server not listen, the socket must close all the same.
-        self.ended.abort();
-    }
-}
-
 impl Session for PostgresSession {
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
         Box::pin(async {
             let rows = self.read_now(keys).await;
-            rows.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
+            rows.map_err(|error| self.base.failure(error, Step::Read))
         })
     }
 
@@ -246,24 +293,17 @@ impl Session for PostgresSession {
     }
 
     fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
-        Box::pin(async move {
-            let blocks = events(&self.client, behind).await;
-            blocks.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
-        })
+        Box::pin(self.base.events(behind))
     }
 
     fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
-        Box::pin(async move {
-            let trimmed = trim_events(&self.client, until).await;
-            // Done twice it does no harm, and done later neither.
-            trimmed.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
-        })
+        Box::pin(self.base.trim_events(until))
     }
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
         Box::pin(async {
-            let rows = self.list_now(listing).await;
-            rows.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))
+            let rows = self.base.list(listing, &self.list, &self.list_expired).await;
+            rows.map_err(|error| self.base.failure(error, Step::Read))
         })
     }
 
@@ -272,10 +312,11 @@ impl Session for PostgresSession {
         // every reader.
         Box::pin(async {
             let cleared = self
+                .base
                 .client
                 .batch_execute("SET enable_seqscan = on; DELETE FROM weir_kv; DELETE FROM weir_events")
                 .await;
-            cleared.map_err(|error| Failure::from(error).of(&self.shown, Step::Commit))
+            cleared.map_err(|error| self.base.failure(error, Step::Commit))
         })
     }
 }
@@ -285,28 +326,26 @@ fn put_and_delete() -> String {
     format!("WITH gone AS ({delete}), came AS ({PUT}) TABLE gone UNION ALL TABLE came")
 }
 
-/// See [`Session::events`].
-pub(super) async fn events(client: &Client, behind: u64) -> Result<Vec<EventBlock>, tokio_postgres::Error> {
-    let found = client.query(EVENTS, &[&(behind as i64)]).await?;
-    found.iter().map(block_of).collect()
-}
-
-/// See [`Session::trim_events`].
-pub(super) async fn trim_events(client: &Client, until: u64) -> Result<(), tokio_postgres::Error> {
-    client.execute(TRIM_EVENTS, &[&(until as i64)]).await.map(drop)
-}
-
 fn block_of(row: &tokio_postgres::Row) -> Result<EventBlock, tokio_postgres::Error> {
     let (id, at, body) = (row.try_get::<_, i64>(0)?, row.try_get::<_, i64>(1)?, row.try_get::<_, &[u8]>(2)?);
     Ok(EventBlock { id: id as u64, at: Timestamp(at as u64), body: body.into() })
 }
 
+/// The rows under `keys`, of those that were found.
+pub(super) fn rows_of(
+    keys: &[Key],
+    found: &[tokio_postgres::Row],
+) -> Result<Vec<Option<Row>>, tokio_postgres::Error> {
+    let rows = by_key(found)?;
+    let row = |key: &Key| {
+        let Some(row) = rows.get(key.as_bytes()) else { return Ok(None) };
+        row_of(key, row.try_get(1)?, row).map(Some)
+    };
+    keys.iter().map(row).collect()
+}
+
 /// The row under `key`, of columns in the order of [`READ_ONE`].
-pub(super) fn row_of(
-    key: &Key,
-    value: &[u8],
-    row: &tokio_postgres::Row,
-) -> Result<Row, tokio_postgres::Error> {
+fn row_of(key: &Key, value: &[u8], row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
     let expires = row.try_get::<_, Option<i64>>(5)?.map(|at| Timestamp(at as u64));
     let (content_type, content_encoding) = (row.try_get(2)?, row.try_get(4)?);
     let version = Version(row.try_get::<_, i64>(3)? as u64);

@@ -1,6 +1,6 @@
 //! A session with PostgreSQL over a table that others made.
 
-use super::session::{ADD_EVENTS, by_key, events, row_of, trim_events};
+use super::session::{ADD_EVENTS, Base, Columns, by_key, rows_of};
 use super::user_table::{Statements, UserTable};
 use crate::sql::{Failure, Meaning, Setup, Step};
 use crate::user_table::{self, Seen, VERSIONS, no_order, refused_by};
@@ -13,10 +13,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
 pub(super) struct UserTableSession {
+    base: Base,
     table: Arc<UserTable>,
-    store: Arc<str>,
-    client: Client,
-    ended: JoinHandle<String>,
     read: Statement,
     look: Statement,
     write: Statement,
@@ -29,7 +27,7 @@ impl UserTableSession {
     /// A session on a connection that lacks only its statements.
     pub(super) async fn prepare(
         table: Arc<UserTable>,
-        store: Arc<str>,
+        shown: Arc<str>,
         client: Client,
         ended: JoinHandle<String>,
     ) -> Setup<UserTableSession> {
@@ -46,10 +44,8 @@ impl UserTableSession {
                 }
                 None => None,
             },
+            base: Base { shown, client, ended },
             table,
-            store,
-            client,
-            ended,
             seen: Seen::default(),
         })
     }
@@ -59,13 +55,8 @@ impl UserTableSession {
             return Ok(Vec::new());
         }
         let bytes: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
-        let found = self.client.query(&self.read, &[&bytes]).await?;
-        let found = by_key(&found)?;
-        let row = |key: &Key| {
-            let Some(row) = found.get(key.as_bytes()) else { return Ok(None) };
-            row_of(key, row.try_get(1)?, row).map(Some)
-        };
-        let rows: Vec<Option<Row>> = keys.iter().map(row).collect::<Result<_, _>>()?;
+        let found = self.base.client.query(&self.read, &[&bytes]).await?;
+        let rows = rows_of(keys, &found)?;
         self.seen.note(keys, &rows);
         Ok(rows)
     }
@@ -74,26 +65,14 @@ impl UserTableSession {
         let Some((list, list_expired)) = &self.list else {
             return Err(no_order(&self.table.key, "bytea"));
         };
-        let (now, limit) = (listing.now.0 as i64, listing.limit as i64);
-        let found = if listing.expired {
-            self.client.query(list_expired, &[&now, &limit]).await
-        } else {
-            self.client.query(list, &[&listing.from, &listing.end(), &now, &limit]).await
-        };
-        let failed = |error: tokio_postgres::Error| Failure::from(error).of(&self.store, Step::Read);
-        let mut listed = Vec::new();
-        for row in &found.map_err(failed)? {
-            let Some(key) = Key::new(row.try_get(0).map_err(failed)?) else { continue };
-            let value_bytes = row.try_get::<_, i32>(1).map_err(failed)? as u64;
-            listed.push(Listed { row: row_of(&key, b"", row).map_err(failed)?, value_bytes });
-        }
-        Ok(listed)
+        let rows = self.base.list(listing, list, list_expired).await;
+        rows.map_err(|error| self.base.failure(error, Step::Read))
     }
 
     /// Locks what the writes were decided by. The keys of the rows that there are, also without a value; `None`: something has changed.
     async fn lock_seen(&self) -> Result<Option<HashSet<Vec<u8>>>, tokio_postgres::Error> {
         let keys: Vec<&[u8]> = self.seen.keys().map(Key::as_bytes).collect();
-        let found = self.client.query(&self.look, &[&keys]).await?;
+        let found = self.base.client.query(&self.look, &[&keys]).await?;
         let found = by_key(&found)?;
         for key in self.seen.keys() {
             let now = match found.get(key.as_bytes()) {
@@ -112,29 +91,29 @@ impl UserTableSession {
         writes: &[Write],
         events: Option<&EventBlock>,
     ) -> Result<Vec<Found>, Error> {
-        let failed = |error: tokio_postgres::Error| Failure::from(error).of(&self.store, Step::Write);
+        let failed = |error: tokio_postgres::Error| self.base.failure(error, Step::Write);
         if self.seen.is_empty() && events.is_none() {
             return self.apply(writes, Step::Commit).await;
         }
-        self.client.batch_execute("BEGIN").await.map_err(failed)?;
+        self.base.client.batch_execute("BEGIN").await.map_err(failed)?;
         let written = async {
             if let Some(EventBlock { id, at, body }) = events {
                 let add = format!("{ADD_EVENTS} VALUES ($1, $2, $3)");
                 let block: [&(dyn ToSql + Sync); 3] = [&(*id as i64), &(at.0 as i64), &&**body];
-                self.client.execute(&add, &block).await.map_err(failed)?;
+                self.base.client.execute(&add, &block).await.map_err(failed)?;
             }
             self.apply(writes, Step::Write).await
         };
         match written.await {
             Ok(found) => {
-                let done = self.client.batch_execute("COMMIT").await;
-                done.map_err(|error| Failure::from(error).and_ended().of(&self.store, Step::Commit))?;
+                let done = self.base.client.batch_execute("COMMIT").await;
+                done.map_err(|error| Failure::from(error).and_ended().of(&self.base.shown, Step::Commit))?;
                 Ok(found)
             }
             Err(error) if error.kind().ends_session() => Err(error),
             Err(error) => {
-                let done = self.client.batch_execute("ROLLBACK").await;
-                done.map_err(|error| Failure::from(error).and_ended().of(&self.store, Step::Write))?;
+                let done = self.base.client.batch_execute("ROLLBACK").await;
+                done.map_err(|error| Failure::from(error).and_ended().of(&self.base.shown, Step::Write))?;
                 Err(error)
             }
         }
@@ -146,32 +125,16 @@ impl UserTableSession {
             return Ok(Vec::new());
         }
         let failed = |error: tokio_postgres::Error| self.failure(error, step);
-        let changed_since = || user_table::changed_since().of(&self.store, Step::Write);
+        let changed_since = || user_table::changed_since().of(&self.base.shown, Step::Write);
         let mut locked = HashSet::new();
         if !self.seen.is_empty() {
             locked = self.lock_seen().await.map_err(failed)?.ok_or_else(changed_since)?;
         }
-        let mut gone: Vec<&[u8]> = Vec::new();
-        let (mut keys, mut values, mut types) = (vec![], vec![], vec![]);
-        let (mut versions, mut encodings, mut ends) = (vec![], vec![], vec![]);
-        for write in writes {
-            match &write.change {
-                Change::Put(row) => {
-                    let attributes = row.attributes();
-                    keys.push(write.key.as_bytes());
-                    values.push(row.value());
-                    types.push(attributes.content_type);
-                    versions.push(write.version.0 as i64);
-                    encodings.push(attributes.content_encoding);
-                    ends.push(attributes.expires.map(|at| at.0 as i64));
-                }
-                Change::Delete => gone.push(write.key.as_bytes()),
-            }
-        }
-        let all: [&(dyn ToSql + Sync); 7] = [&keys, &values, &types, &versions, &encodings, &ends, &gone];
-        let changed = self.client.query(&self.write, &all).await.map_err(failed)?;
+        let columns = Columns::of(writes);
+        let all = [&columns.puts()[..], &[&columns.gone]].concat();
+        let changed = self.base.client.query(&self.write, &all).await.map_err(failed)?;
         let changed =
-            by_key(&changed).map_err(|error| Failure::from(error).and_ended().of(&self.store, step))?;
+            by_key(&changed).map_err(|error| Failure::from(error).and_ended().of(&self.base.shown, step))?;
         let mut found = Vec::with_capacity(writes.len());
         for write in writes {
             let is_present = changed.get(write.key.as_bytes()).is_some_and(|row| row.get(1));
@@ -193,21 +156,15 @@ impl UserTableSession {
             (Failure::Database(Meaning::Unfit, _), Some(why)) => refused_by(&self.table.shown, &why),
             (failure, _) => failure,
         };
-        failure.of(&self.store, step)
-    }
-}
-
-impl Drop for UserTableSession {
-    fn drop(&mut self) {
-        self.ended.abort();
+        failure.of(&self.base.shown, step)
     }
 }
 
 impl Session for UserTableSession {
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
         Box::pin(async {
-            let store = Arc::clone(&self.store);
-            self.read_now(keys).await.map_err(|error| Failure::from(error).of(&store, Step::Read))
+            let rows = self.read_now(keys).await;
+            rows.map_err(|error| self.base.failure(error, Step::Read))
         })
     }
 
@@ -228,17 +185,11 @@ impl Session for UserTableSession {
     }
 
     fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
-        Box::pin(async move {
-            let blocks = events(&self.client, behind).await;
-            blocks.map_err(|error| Failure::from(error).of(&self.store, Step::Read))
-        })
+        Box::pin(self.base.events(behind))
     }
 
     fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
-        Box::pin(async move {
-            let trimmed = trim_events(&self.client, until).await;
-            trimmed.map_err(|error| Failure::from(error).of(&self.store, Step::Read))
-        })
+        Box::pin(self.base.trim_events(until))
     }
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
@@ -251,8 +202,8 @@ impl Session for UserTableSession {
                 "SET enable_seqscan = on; DELETE FROM {VERSIONS}; DELETE FROM weir_events; DELETE FROM {}",
                 self.table.table
             );
-            let cleared = self.client.batch_execute(&both).await;
-            cleared.map_err(|error| Failure::from(error).of(&self.store, Step::Commit))
+            let cleared = self.base.client.batch_execute(&both).await;
+            cleared.map_err(|error| self.base.failure(error, Step::Commit))
         })
     }
 }
