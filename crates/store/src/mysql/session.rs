@@ -69,18 +69,18 @@ pub(super) struct MysqlSession {
 }
 
 /// A row with its value, or the length of it, in the place of `V`.
-pub(super) type Fields<V> = (Vec<u8>, V, Vec<u8>, i64, Vec<u8>, Option<i64>);
+type Fields<V> = (Vec<u8>, V, Vec<u8>, i64, Vec<u8>, Option<i64>);
 
 /// The columns of a row besides key and value.
-pub(super) struct Columns {
-    pub(super) kind: Vec<u8>,
-    pub(super) version: i64,
-    pub(super) encoding: Vec<u8>,
-    pub(super) expires: Option<i64>,
+struct Columns {
+    kind: Vec<u8>,
+    version: i64,
+    encoding: Vec<u8>,
+    expires: Option<i64>,
 }
 
 impl Columns {
-    pub(super) fn row(&self, key: &Key, value: &[u8]) -> Row {
+    fn row(&self, key: &Key, value: &[u8]) -> Row {
         let attributes = Attributes {
             content_type: std::str::from_utf8(&self.kind).unwrap_or_default(),
             content_encoding: std::str::from_utf8(&self.encoding).unwrap_or_default(),
@@ -91,10 +91,16 @@ impl Columns {
 }
 
 impl MysqlSession {
-    async fn read_now(&mut self, keys: &[Key]) -> Result<Vec<Option<Row>>, Failure> {
+    /// Reads the rows under `keys`, at most `keys_max` with one statement; `statement` makes one for a list of that length.
+    pub(super) async fn read_by(
+        &mut self,
+        keys: &[Key],
+        keys_max: usize,
+        statement: impl Fn(usize) -> String,
+    ) -> Result<Vec<Option<Row>>, Failure> {
         let mut rows = HashMap::with_capacity(keys.len());
-        for keys in keys.chunks(STATEMENT_KEYS_MAX) {
-            let found: Vec<Fields<Vec<u8>>> = self.ask(listed(READ, keys.len()), values(keys)).await?;
+        for keys in keys.chunks(keys_max) {
+            let found: Vec<Fields<Vec<u8>>> = self.ask(statement(keys.len()), values(keys)).await?;
             rows.extend(found.into_iter().map(|(key, value, kind, version, encoding, expires)| {
                 (key, (value, Columns { kind, version, encoding, expires }))
             }));
@@ -107,18 +113,24 @@ impl MysqlSession {
         Ok(keys.iter().map(row).collect())
     }
 
-    async fn list_now(&mut self, listing: &Listing) -> Result<Vec<Listed>, Failure> {
+    /// Lists with the statement for rows that have not expired, or with that for those that have.
+    pub(super) async fn list_by(
+        &mut self,
+        listing: &Listing,
+        list: &str,
+        list_expired: &str,
+    ) -> Result<Vec<Listed>, Failure> {
         let (now, limit) = (Value::Int(listing.now.0 as i64), Value::UInt(listing.limit as u64));
         let bytes = |bytes: &[u8]| Value::Bytes(bytes.to_vec());
         let (statement, values) = match listing.expired {
-            true => (LIST_EXPIRED, vec![now, limit]),
-            false => (LIST, vec![bytes(&listing.from), bytes(listing.end()), now, limit]),
+            true => (list_expired, vec![now, limit]),
+            false => (list, vec![bytes(&listing.from), bytes(listing.end()), now, limit]),
         };
         let found: Vec<Fields<u64>> = self.ask(statement.to_owned(), Params::Positional(values)).await?;
         // A row that is missing may have been removed by a commit that is lost yet.
         self.outlast(None).await?;
         let listed = |(key, value_bytes, kind, version, encoding, expires): Fields<u64>| {
-            // One that is no key was not written by weir.
+            // One that is no key of weir's is not listed.
             let key = Key::new(&key)?;
             Some(Listed { row: Columns { kind, version, encoding, expires }.row(&key, b""), value_bytes })
         };
@@ -126,7 +138,7 @@ impl MysqlSession {
     }
 
     /// Waits for the commits that a read of `keys` may have seen.
-    pub(super) async fn outlast(&self, keys: Option<&[Key]>) -> Result<(), Failure> {
+    async fn outlast(&self, keys: Option<&[Key]>) -> Result<(), Failure> {
         if self.commits.outlast(keys).await {
             return Ok(());
         }
@@ -364,7 +376,7 @@ impl MysqlSession {
 impl Session for MysqlSession {
     fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
         Box::pin(async {
-            let rows = self.read_now(keys).await;
+            let rows = self.read_by(keys, STATEMENT_KEYS_MAX, |length| listed(READ, length)).await;
             rows.map_err(|failure| failure.of(&self.shown, Step::Read))
         })
     }
@@ -401,7 +413,7 @@ impl Session for MysqlSession {
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
         Box::pin(async {
-            let rows = self.list_now(listing).await;
+            let rows = self.list_by(listing, LIST, LIST_EXPIRED).await;
             rows.map_err(|failure| failure.of(&self.shown, Step::Read))
         })
     }
@@ -436,8 +448,8 @@ fn listed(statement: &str, length: usize) -> String {
     }
 }
 
-/// The keys as parameters of [`listed`]; the last one again and again where the list is longer.
-fn values<'k>(keys: impl IntoIterator<Item = &'k Key>) -> Params {
+/// The keys as parameters of such a list; the last one again and again where the list is longer.
+pub(super) fn values<'k>(keys: impl IntoIterator<Item = &'k Key>) -> Params {
     let mut values: Vec<Value> = keys.into_iter().map(|key| Value::Bytes(key.as_bytes().to_vec())).collect();
     if let Some(last) = values.last().cloned() {
         values.resize(padded(values.len()), last);

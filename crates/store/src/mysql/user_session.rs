@@ -4,7 +4,7 @@
 //! writes them and `weir_versions` in the same transaction. A row that is not there cannot be locked: it is inserted, which fails
 //! if another program was faster.
 
-use super::session::{Columns, Fields, MysqlSession, padded};
+use super::session::{MysqlSession, padded, values};
 use super::user_table::UserTable;
 use crate::sql::{Failure, Meaning, Step};
 use crate::user_table::{Seen, Type, VERSIONS, changed_since, digest, no_order, refused_by};
@@ -32,28 +32,11 @@ pub(super) struct UserTableSession {
 }
 
 impl UserTableSession {
-    /// `statement` over keys of the column.
-    fn over(&self, statement: &str, keys: usize) -> String {
-        let key = self.table.key_of_bytes("?");
-        format!("{statement} IN ({})", vec![key.as_str(); padded(keys)].join(", "))
-    }
-
     async fn read_now(&mut self, keys: &[Key]) -> Result<Vec<Option<Row>>, Failure> {
-        let mut rows = HashMap::with_capacity(keys.len());
-        for keys in keys.chunks(STATEMENT_KEYS_MAX) {
-            let statement = self.over(&self.table.statements.read, keys.len());
-            let found: Vec<Fields<Vec<u8>>> = self.base.ask(statement, values(keys)).await?;
-            rows.extend(found.into_iter().map(|(key, value, kind, version, encoding, expires)| {
-                (key, (value, Columns { kind, version, encoding, expires }))
-            }));
-        }
-        self.base.outlast(Some(keys)).await?;
-        let row = |key: &Key| {
-            let (value, columns) = rows.remove(key.as_bytes())?;
-            Some(columns.row(key, &value))
-        };
-        let rows: Vec<Option<Row>> = keys.iter().map(row).collect();
-        self.seen.note(keys, &rows);
+        let UserTableSession { base, table, seen } = self;
+        let statement = |length| over(table, &table.statements.read, length);
+        let rows = base.read_by(keys, STATEMENT_KEYS_MAX, statement).await?;
+        seen.note(keys, &rows);
         Ok(rows)
     }
 
@@ -61,21 +44,8 @@ impl UserTableSession {
         if self.table.key.kind != Type::Bytes {
             return Err(no_order(&self.table.key, "varbinary").into());
         }
-        let (now, limit) = (Value::Int(listing.now.0 as i64), Value::UInt(listing.limit as u64));
-        let bytes = |bytes: &[u8]| Value::Bytes(bytes.to_vec());
         let statements = &self.table.statements;
-        let (statement, values) = match listing.expired {
-            true => (&statements.list_expired, vec![now, limit]),
-            false => (&statements.list, vec![bytes(&listing.from), bytes(listing.end()), now, limit]),
-        };
-        let found: Vec<Fields<u64>> = self.base.ask(statement.clone(), Params::Positional(values)).await?;
-        self.base.outlast(None).await?;
-        let listed = |(key, value_bytes, kind, version, encoding, expires): Fields<u64>| {
-            // One that is no key of weir's is not listed.
-            let key = Key::new(&key)?;
-            Some(Listed { row: Columns { kind, version, encoding, expires }.row(&key, b""), value_bytes })
-        };
-        Ok(found.into_iter().filter_map(listed).collect())
+        self.base.list_by(listing, &statements.list, &statements.list_expired).await
     }
 
     async fn write_now(
@@ -111,7 +81,7 @@ impl UserTableSession {
         keys.dedup();
         let mut there: HashMap<Vec<u8>, Option<Vec<u8>>> = HashMap::with_capacity(keys.len());
         for keys in keys.chunks(STATEMENT_KEYS_MAX) {
-            let look = self.over(&self.table.statements.look, keys.len()) + " FOR UPDATE";
+            let look = over(&self.table, &self.table.statements.look, keys.len()) + " FOR UPDATE";
             there.extend(
                 self.base.ask::<(Vec<u8>, Option<Vec<u8>>)>(look, values(keys.iter().copied())).await?,
             );
@@ -137,7 +107,7 @@ impl UserTableSession {
         let gone = writes.iter().filter(|write| matches!(write.change, Change::Delete));
         let gone: Vec<&Key> = gone.map(|write| &write.key).collect();
         for keys in gone.chunks(STATEMENT_KEYS_MAX) {
-            let delete = self.over(&self.table.statements.delete, keys.len());
+            let delete = over(&self.table, &self.table.statements.delete, keys.len());
             self.base.count(delete, values(keys.iter().copied())).await?;
             let forget = format!("{FORGET} IN ({})", vec!["?"; padded(keys.len())].join(", "));
             self.base.count(forget, values(keys.iter().copied())).await?;
@@ -185,13 +155,10 @@ impl UserTableSession {
     }
 }
 
-/// The keys as parameters; the last one again and again where the list is longer.
-fn values<'k>(keys: impl IntoIterator<Item = &'k Key>) -> Params {
-    let mut values: Vec<Value> = keys.into_iter().map(|key| Value::Bytes(key.as_bytes().to_vec())).collect();
-    if let Some(last) = values.last().cloned() {
-        values.resize(padded(values.len()), last);
-    }
-    Params::Positional(values)
+/// `statement` over keys of the table's column.
+fn over(table: &UserTable, statement: &str, keys: usize) -> String {
+    let key = table.key_of_bytes("?");
+    format!("{statement} IN ({})", vec![key.as_str(); padded(keys)].join(", "))
 }
 
 impl Session for UserTableSession {
