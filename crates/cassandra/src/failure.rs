@@ -1,9 +1,9 @@
 //! What a failed statement means: whether it may have happened, and whether it is sent again.
 
+use kv::one_line;
 use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError, UseKeyspaceError};
 use scylla::policies::retry::{RequestInfo, RetryDecision, RetryPolicy, RetrySession};
 use scylla::statement::Consistency;
-use store::one_line;
 
 /// How often a statement goes to another node.
 const RETRIES_MAX: usize = 4;

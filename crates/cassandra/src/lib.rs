@@ -15,7 +15,7 @@ mod session;
 
 use config::Config;
 use failure::Failed;
-use kv::{Clock, Timestamp, Version};
+use kv::{Clock, Timestamp, Version, one_line};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session as Driver;
 use scylla::client::session_builder::SessionBuilder;
@@ -33,7 +33,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::{
     Answer, Capabilities, ClusterUrl, Conflicts, Error, Kind, Lease, Part, Scheme, Session, Store, Workers,
-    Writers, one_line,
+    Writers,
 };
 
 /// The kind of store in this crate.

@@ -7,11 +7,13 @@ pub mod counters;
 mod error;
 pub mod proto;
 pub mod queue_meter;
+mod text;
 pub mod faults;
 pub mod units;
 
 pub use clock::{Clock, Timestamp};
 pub use error::Error;
+pub use text::{line_number, one_line};
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -4,7 +4,7 @@
 //! of [`mod@lab_analysis::audit`].
 
 use crate::ensure;
-use kv::Error;
+use kv::{Error, one_line};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -343,11 +343,6 @@ fn has_decimal_commas<'c>(cells: impl Iterator<Item = &'c str>) -> bool {
             && (decimals.len() != 3 || whole.starts_with('0') || whole.contains('.'))
     };
     cells.into_iter().any(is_decimal)
-}
-
-/// Without line ends, so that it may stand in a line.
-fn one_line(cell: &str) -> String {
-    cell.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The records of a CSV text with the line each begins in.

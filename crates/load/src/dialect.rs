@@ -5,6 +5,7 @@
 
 use super::mix::Operation;
 use super::statuses::Statuses;
+use kv::{line_number, one_line};
 use regex::bytes::Regex;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -98,7 +99,7 @@ impl Dialect {
     }
 
     fn parse(name: &str, text: &str) -> Result<Dialect, String> {
-        let file: File = toml::from_str(text).map_err(|error| one_line(text, &error))?;
+        let file: File = toml::from_str(text).map_err(|error| parser_error(text, &error))?;
         let outcome_header = file.outcome_header;
         if outcome_header.as_ref().is_some_and(|name| !is_field_name(name)) {
             return Err(
@@ -467,9 +468,9 @@ fn ok(operation: Operation) -> &'static [u16] {
 }
 
 /// The parser's complaint on one line, with the line of the file.
-fn one_line(text: &str, error: &toml::de::Error) -> String {
-    let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+fn parser_error(file: &str, error: &toml::de::Error) -> String {
+    let what = one_line(error.message());
+    let line = error.span().map(|span| line_number(file, span.start));
     let place = line.map_or_else(String::new, |line| format!("line {line}: "));
     format!("{place}{what}; hint: docs/reference.md has the form")
 }

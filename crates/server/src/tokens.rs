@@ -2,7 +2,7 @@
 
 use super::rate::{RATE_MAX, RateLimiter};
 use super::reload::Reloadable;
-use kv::Error;
+use kv::{Error, line_number};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::Deserialize;
@@ -115,8 +115,7 @@ fn read(files: &[PathBuf], before: Option<&Table>) -> Result<Table, Error> {
         Error::input(format_args!("cannot read {shown}: {error}")).hint("`weir token` makes one")
     })?;
     let parsed: File = toml::from_str(&text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start);
-        let line = text[..start].matches('\n').count() + 1;
+        let line = line_number(&text, error.span().map_or(0, |span| span.start));
         Error::input(format_args!("{shown}, line {line}: {}", without_tokens(error.message())))
             .hint("`weir token` writes such entries")
     })?;

@@ -44,7 +44,6 @@ pub use events::{EventBlock, EventKind, Idempotency, Position};
 pub use flush::Flush;
 pub use part::{Part, Role, SHARDS_MAX, shard_of};
 pub use postgres::replica;
-pub use sql::one_line;
 
 use embedded::Embedded;
 use kv::counters::Counter;

@@ -148,8 +148,3 @@ pub(super) fn foreign_table(cause: &str) -> Failure {
     let why = format!("a table is not as weir makes it: {cause}; restore its columns");
     Failure::Database(Meaning::Refused, why)
 }
-
-/// A reason on one line.
-pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}

@@ -24,8 +24,8 @@ pub use target::{
 pub use target::{REPLICA, SERVER, Subject, Target};
 
 use crate::distinct;
-use kv::Error;
 use kv::units::Span;
+use kv::{Error, line_number, one_line};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -89,7 +89,7 @@ pub struct Experiment {
 impl Experiment {
     /// Reads and checks an experiment. The error is one line: which key, what is wrong, what to do.
     pub fn parse(text: &str) -> Result<Experiment, Error> {
-        let mut experiment: Experiment = toml::from_str(text).map_err(|error| one_line(text, &error))?;
+        let mut experiment: Experiment = toml::from_str(text).map_err(|error| parser_error(text, &error))?;
         text.clone_into(&mut experiment.toml);
         experiment.check()?;
         Ok(experiment)
@@ -178,8 +178,8 @@ const TYPES: &[(&str, &str)] = &[
 ];
 
 /// The parser's complaint on one line, with the line of the file.
-fn one_line(text: &str, error: &toml::de::Error) -> Error {
-    let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+fn parser_error(file: &str, error: &toml::de::Error) -> Error {
+    let what = one_line(error.message());
     let plain = TYPES.iter().find_map(|(called, plain)| {
         let before = what.strip_suffix(called)?.strip_suffix("expected ")?;
         Some(format!("{before}expected {plain}"))
@@ -192,8 +192,7 @@ fn one_line(text: &str, error: &toml::de::Error) -> Error {
     };
     let complaint = Error::input(what).hint(hint);
     let Some(span) = error.span() else { return complaint };
-    let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
-    complaint.at(format_args!("line {line}"))
+    complaint.at(format_args!("line {}", line_number(file, span.start)))
 }
 
 fn one() -> u64 {

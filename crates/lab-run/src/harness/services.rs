@@ -8,7 +8,7 @@ use super::files::{self, cannot_write, temporary_dir};
 use super::ports::free_ports;
 use super::process::{Process, blind, kill_within, poll_until, wait_ready};
 use crate::http::answers;
-use kv::Error;
+use kv::{Error, one_line};
 use lab_data::experiment::{Commands, PORT, SERVER, fill};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -118,7 +118,7 @@ fn version(values: &Values, words: &[String]) -> Option<String> {
     let output = child.wait_with_output().ok()?;
     let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let line = said.iter().flat_map(|text| text.lines()).find(|line| !line.trim().is_empty())?;
-    ended.ok()??.success().then(|| line.split_whitespace().collect::<Vec<_>>().join(" "))
+    ended.ok()??.success().then(|| one_line(line))
 }
 
 impl Values {

@@ -20,7 +20,7 @@ mod user_table;
 
 use super::password::Password;
 use super::sql::{
-    self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, one_line, overtaken, taken,
+    self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, overtaken, taken,
 };
 use super::store_url::StoreUrl;
 use super::user_table::{Names, PARAMETERS, Seen, VERSIONS, capabilities};
@@ -29,7 +29,7 @@ use super::{
     redacted,
 };
 use commits::Commits;
-use kv::{Key, Timestamp, Version};
+use kv::{Key, Timestamp, Version, one_line};
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, FromRowError, Opts, OptsBuilder, Row, from_row_opt};
 use parking_lot::Mutex;

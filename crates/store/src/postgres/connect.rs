@@ -3,10 +3,11 @@
 use super::tls::{self, Tls};
 use super::{Host, OPENED, Postgres, cause};
 use crate::password::{Passfile, Password, default_passfile};
-use crate::sql::{Failure, Meaning, Setup, one_line};
+use crate::sql::{Failure, Meaning, Setup};
 use crate::store_url::{Place, StoreUrl};
 use crate::user_table::{self, Names};
 use crate::{Error, Kind, redacted};
+use kv::one_line;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

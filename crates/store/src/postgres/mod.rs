@@ -17,7 +17,7 @@ mod user_table;
 
 use super::password::Password;
 use super::sql::{
-    self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, one_line, overtaken, taken,
+    self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, overtaken, taken,
 };
 use super::user_table::{Names, VERSIONS, capabilities, refuse};
 use super::{
@@ -25,7 +25,7 @@ use super::{
     only_user_tables,
 };
 use failover::{CONFIRM, SERVER};
-use kv::{Key, Row, Timestamp, Version};
+use kv::{Key, Row, Timestamp, Version, one_line};
 use parking_lot::Mutex;
 use session::PostgresSession;
 use std::hash::{BuildHasher, Hasher};

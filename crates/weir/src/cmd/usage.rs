@@ -5,7 +5,7 @@
 use super::{Cli, say};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ErrorKind};
-use kv::Error;
+use kv::{Error, one_line};
 #[cfg(feature = "lab")]
 use lab_data::experiment::{Experiment, Target};
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ pub(super) fn usage(error: &clap::Error, words: &[OsString]) -> Result<(), Error
             say(error.render().to_string().trim_end());
             Ok(())
         }
-        _ => Err(one_line(error, words)),
+        _ => Err(explain(error, words)),
     }
 }
 
@@ -26,10 +26,10 @@ pub(super) fn usage(error: &clap::Error, words: &[OsString]) -> Result<(), Error
 pub(super) fn check(words: &[&str], args: &[String]) -> Result<(), Error> {
     let words = ["weir"].iter().chain(words).map(OsString::from);
     let words: Vec<OsString> = words.chain(args.iter().map(OsString::from)).collect();
-    <Cli as clap::Parser>::try_parse_from(&words).map(drop).map_err(|error| one_line(&error, &words))
+    <Cli as clap::Parser>::try_parse_from(&words).map(drop).map_err(|error| explain(&error, &words))
 }
 
-fn one_line(error: &clap::Error, words: &[OsString]) -> Error {
+fn explain(error: &clap::Error, words: &[OsString]) -> Error {
     let mut all = Cli::command();
     all.build();
     let mut command = &all;
@@ -52,7 +52,7 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> Error {
     }
     let text = error.render().to_string();
     let error = Error::input(&what);
-    match text.split("\n\n").nth(1).map(on_one_line).as_deref().and_then(|text| text.split_once(": ")) {
+    match text.split("\n\n").nth(1).map(one_line).as_deref().and_then(|text| text.split_once(": ")) {
         // A value says itself what it should be.
         _ if what.contains("; hint: ") => error,
         Some(("tip", tip)) if !tip.starts_with("to pass") => error.hint(tip),
@@ -64,13 +64,8 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> Error {
 /// What the parser says first.
 pub(super) fn first_paragraph(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    let what = on_one_line(text.split("\n\n").next().unwrap_or_default());
+    let what = one_line(text.split("\n\n").next().unwrap_or_default());
     what.strip_prefix("error: ").unwrap_or(&what).to_owned()
-}
-
-/// The same words with single spaces between them.
-pub(super) fn on_one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The environment variable that the wrong value comes from.

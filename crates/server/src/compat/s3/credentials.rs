@@ -3,7 +3,7 @@
 
 use crate::reload::Reloadable;
 use crate::tokens::Verb;
-use kv::Error;
+use kv::{Error, line_number};
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::fmt;
@@ -86,8 +86,7 @@ fn read(files: &[PathBuf], _before: Option<&Table>) -> Result<Table, Error> {
         .map_err(|error| Error::input(format_args!("cannot read {shown}: {error}")).hint(HINT))?;
     // What the parser says may quote a secret.
     let File { bucket, credential } = toml::from_str(&text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start);
-        let line = text[..start].matches('\n').count() + 1;
+        let line = line_number(&text, error.span().map_or(0, |span| span.start));
         let fields = "bucket, and in each [[credential]] access_key, secret_key, verbs and prefix";
         wrong(format!(", line {line}: a field is unknown, missing or of another type; the file has {fields}"))
     })?;

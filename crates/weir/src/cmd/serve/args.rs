@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
 use kv::faults::FAULTS;
 use kv::units::{Size, Span};
-use kv::{Error, VALUE_BYTES_MAX};
+use kv::{Error, VALUE_BYTES_MAX, line_number, one_line};
 use server::{COMPAT_APIS, CompatListener, Listen};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -238,7 +238,7 @@ impl Args {
         let shown = path.display();
         let text = read_text(path, "", "--config names a TOML file")?;
         let at_line = |start: usize, what: &str| {
-            let (line, what) = (text[..start].matches('\n').count() + 1, usage::on_one_line(what));
+            let (line, what) = (line_number(&text, start), one_line(what));
             Error::input(format!("{shown}, line {line}: {what}"))
                 .hint("`weir serve --help` lists the settings")
         };
