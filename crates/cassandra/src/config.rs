@@ -1,5 +1,6 @@
 //! What the URL of the store says.
 
+use kv::named;
 use scylla::statement::Consistency;
 use std::sync::Arc;
 use store::{ClusterUrl, Error, Kind, TLS_PARAMETERS, redacted};
@@ -55,9 +56,9 @@ impl Config {
         let reads = match url.take("read_consistency") {
             None => Reads::Serial,
             Some(word) => {
-                let found = READS.iter().find(|(name, _)| *name == word).map(|(_, reads)| *reads);
-                let what = || format!("read_consistency={word} is not known; known are serial, quorum, one");
-                found.ok_or_else(what).map_err(wrong)?
+                let found = named(&READS, |(name, _)| name, &word).map(|(_, reads)| *reads);
+                let what = |known| format!("read_consistency={word} is not known; known are {known}");
+                found.map_err(what).map_err(wrong)?
             }
         };
         let datacenter = url.take("dc");

@@ -1,4 +1,14 @@
-//! What parsers of text share: one line of many, the number of a line.
+//! What parsers of text share: rows of tables by name, one line of many, the number of a line.
+
+/// The row of `table` that is called `wanted`; else the names that there are, as a sentence lists them.
+pub fn named<'t, T>(
+    table: &'t [T],
+    name_of: impl Fn(&'t T) -> &'t str,
+    wanted: &str,
+) -> Result<&'t T, String> {
+    let found = table.iter().find(|row| name_of(row) == wanted);
+    found.ok_or_else(|| table.iter().map(name_of).collect::<Vec<_>>().join(", "))
+}
 
 /// The words of `text` with single spaces between them: without line ends.
 pub fn one_line(text: &str) -> String {
@@ -13,6 +23,13 @@ pub fn line_number(text: &str, at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_is_not_there_is_answered_with_those_that_are() {
+        let table = [("a", 1), ("b", 2)];
+        assert_eq!(named(&table, |(name, _)| name, "b"), Ok(&("b", 2)));
+        assert_eq!(named(&table, |(name, _)| name, "c"), Err("a, b".to_owned()));
+    }
 
     #[test]
     fn lines_are_counted_from_one() {

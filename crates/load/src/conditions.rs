@@ -1,8 +1,8 @@
 //! Conditions on what was measured: `p99>20ms,errors>0.1%,rate<1000/s`, and whether anything was measured at all.
 
-use kv::Error;
 use kv::proto::{Latency, LoadReport};
 use kv::units::{self, Rate, Span, short};
+use kv::{Error, named};
 use std::fmt;
 use std::str::FromStr;
 
@@ -116,10 +116,8 @@ impl FromStr for Condition {
         if limit.starts_with('=') {
             return Err(format!("`{text}` has a = behind < or >; hint: leave it out: {FORM}"));
         }
-        let figure = FIGURES.iter().find(|figure| figure.name == name).ok_or_else(|| {
-            let known: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
-            format!("unknown figure `{name}`; hint: expected one of: {}", known.join(", "))
-        })?;
+        let figure = named(FIGURES, |figure| figure.name, name)
+            .map_err(|known| format!("unknown figure `{name}`; hint: expected one of: {known}"))?;
         let fail = |what: &str| format!("`{limit}` is no {what}; hint: {FORM}");
         let limit = match figure.kind {
             Kind::Latency(_) => {

@@ -5,7 +5,7 @@
 
 use super::mix::Operation;
 use super::statuses::Statuses;
-use kv::{line_number, one_line};
+use kv::{line_number, named, one_line};
 use regex::bytes::Regex;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -45,12 +45,9 @@ impl FromStr for &'static Dialect {
 
     /// The dialect of [`DIALECTS`] called so, or that of a file: whatever looks like one.
     fn from_str(name: &str) -> Result<&'static Dialect, String> {
-        if let Some(dialect) = DIALECTS.iter().find(|dialect| dialect.name == name) {
-            return Ok(dialect);
-        }
-        if !name.ends_with(".toml") && !name.contains('/') {
-            let known: Vec<&str> = DIALECTS.iter().map(|row| row.name.as_str()).collect();
-            return Err(format!("expected one of: {}, or the path of a FILE.toml", known.join(", ")));
+        let found = named(&DIALECTS, |row| &row.name, name);
+        if found.is_ok() || !(name.ends_with(".toml") || name.contains('/')) {
+            return found.map_err(|known| format!("expected one of: {known}, or the path of a FILE.toml"));
         }
         let text = std::fs::read_to_string(name).map_err(|error| format!("cannot read it: {error}"))?;
         // The report has the name of the file without its folders.

@@ -3,6 +3,7 @@
 //! Knows neither keys nor bytes on the wire, only that a step's key may be that of the entry's first step.
 
 use super::distribution::Distribution;
+use kv::named;
 use std::fmt;
 use std::str::FromStr;
 
@@ -208,10 +209,8 @@ impl FromStr for MixEntry {
             Some((name, distribution)) => (name, Some(distribution.parse()?)),
             None => (name, None),
         };
-        let (name, steps) = MIX_ENTRIES.iter().find(|(known, _)| *known == name).ok_or_else(|| {
-            let known: Vec<&str> = MIX_ENTRIES.iter().map(|(name, _)| *name).collect();
-            format!("unknown operation `{name}`; hint: expected one of: {}", known.join(", "))
-        })?;
+        let (name, steps) = named(MIX_ENTRIES, |(name, _)| name, name)
+            .map_err(|known| format!("unknown operation `{name}`; hint: expected one of: {known}"))?;
         match weight.parse() {
             Ok(weight @ 1..=WEIGHT_MAX) => Ok(MixEntry { name, steps, distribution, weight }),
             _ => Err(format!(

@@ -5,6 +5,7 @@
 use super::distribution::Distribution;
 use super::mix::Mix;
 use super::value_size::ValueSize;
+use kv::named;
 use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;
@@ -58,10 +59,8 @@ impl FromStr for &'static Workload {
     type Err = String;
 
     fn from_str(name: &str) -> Result<&'static Workload, String> {
-        WORKLOADS.iter().find(|row| row.name == name).ok_or_else(|| {
-            let known: Vec<&str> = WORKLOADS.iter().map(|row| row.name.as_str()).collect();
-            format!("expected one of: {}", known.join(", "))
-        })
+        let found = named(&WORKLOADS, |row| &row.name, name);
+        found.map_err(|known| format!("expected one of: {known}"))
     }
 }
 

@@ -42,7 +42,7 @@ mod dashboard;
 pub use access_log::AccessLog;
 #[cfg(feature = "test-support")]
 pub use compat::fuzz;
-pub use compat::{COMPAT_APIS, CompatApi, CompatListener, S3Credentials, find as find_compat};
+pub use compat::{COMPAT_APIS, CompatApi, CompatListener, S3Credentials};
 pub use listen::{Address, Listen, PassedSocket};
 pub use tls::Tls;
 pub use tokens::{Tokens, VERBS, random_token, token_hash};

@@ -5,6 +5,7 @@
 use super::check::{Checked, is_not_zero, is_one_of};
 use super::{DATABASE, Experiment, GENERATOR, LINK, SERVER, Subject, Target};
 use crate::ensure;
+use kv::named;
 use kv::units::Span;
 use serde::Deserialize;
 use std::time::Duration;
@@ -55,10 +56,8 @@ impl TryFrom<String> for FaultKind {
     type Error = String;
 
     fn try_from(name: String) -> Result<FaultKind, String> {
-        FAULTS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind).ok_or_else(|| {
-            let names = FAULTS.map(|(name, _)| name);
-            format!("unknown fault `{name}`; expected one of: {}", names.join(", "))
-        })
+        let found = named(&FAULTS, |(name, _)| name, &name).map(|(_, kind)| *kind);
+        found.map_err(|known| format!("unknown fault `{name}`; expected one of: {known}"))
     }
 }
 

@@ -87,11 +87,6 @@ pub const COMPAT_APIS: &[CompatApi] = &[
     CompatApi { name: "s3", is_s3: true, ..USUAL },
 ];
 
-/// The API called `name`.
-pub fn find(name: &str) -> Option<&'static CompatApi> {
-    COMPAT_APIS.iter().find(|api| api.name == name)
-}
-
 /// A compatibility API and its address.
 #[derive(Clone, Debug)]
 pub struct CompatListener {

@@ -3,6 +3,7 @@
 use super::cause;
 use crate::store_url::StoreUrl;
 use ::tls::{self, Identity, LIBPQ, Names, Trusted};
+use kv::named;
 use mysql_async::{ClientIdentity, DriverError, SslOpts};
 use std::fs;
 use std::path::Path;
@@ -51,13 +52,11 @@ impl Tls {
             // As MySQL's client: who names a signer wants it to be used.
             None if ca.is_some() => Mode::VerifyCa,
             None => Mode::Preferred,
-            Some(word) => match MODES.iter().find(|(name, _)| name.eq_ignore_ascii_case(&word)) {
-                Some((_, mode)) => *mode,
-                None => {
-                    let known: Vec<&str> = MODES.iter().map(|(name, _)| *name).collect();
-                    return Err(format!("ssl-mode={word} is not known; known are {}", known.join(", ")));
-                }
-            },
+            Some(word) => {
+                let found =
+                    named(&MODES, |(name, _)| name, &word.to_ascii_uppercase()).map(|(_, mode)| *mode);
+                found.map_err(|known| format!("ssl-mode={word} is not known; known are {known}"))?
+            }
         };
         let trusted = match ca {
             Some(path) if path != "system" => Trusted::File(path.into()),

@@ -3,6 +3,7 @@
 use crate::password::home;
 use crate::store_url::StoreUrl;
 use ::tls::{self, Check, Identity, LIBPQ, Trusted};
+use kv::named;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sha2::{Digest, Sha256, Sha384, Sha512};
@@ -87,13 +88,10 @@ impl Tls {
         let mode = match mode.as_deref() {
             None if trusted == Some(Trusted::System) => Mode::VerifyFull,
             None => Mode::Prefer,
-            Some(word) => match MODES.iter().find(|(name, _)| *name == word) {
-                Some((_, mode)) => *mode,
-                None => {
-                    let known: Vec<&str> = MODES.iter().map(|(name, _)| *name).collect();
-                    return Err(format!("sslmode={word} is not known; known are {}", known.join(", ")));
-                }
-            },
+            Some(word) => {
+                let found = named(&MODES, |(name, _)| name, word).map(|(_, mode)| *mode);
+                found.map_err(|known| format!("sslmode={word} is not known; known are {known}"))?
+            }
         };
         if trusted == Some(Trusted::System) && mode != Mode::VerifyFull {
             return Err(

@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
 use kv::faults::FAULTS;
 use kv::units::{Size, Span};
-use kv::{Error, VALUE_BYTES_MAX, line_number, one_line};
+use kv::{Error, VALUE_BYTES_MAX, line_number, named, one_line};
 use server::{COMPAT_APIS, CompatListener, Listen};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -333,10 +333,8 @@ fn host_name(text: &str) -> Result<String, String> {
 fn compat_at(text: &str) -> Result<CompatListener, String> {
     let (name, address) =
         text.split_once('=').ok_or("it has no address; hint: write --compat crud=127.0.0.1:8081")?;
-    let api = server::find_compat(name).ok_or_else(|| {
-        let known: Vec<&str> = COMPAT_APIS.iter().map(|api| api.name).collect();
-        format!("{name} is not known; hint: known are {}", known.join(", "))
-    })?;
+    let api = named(COMPAT_APIS, |api| api.name, name)
+        .map_err(|known| format!("{name} is not known; hint: known are {known}"))?;
     let listen = address.parse().map_err(|why: Error| why.at(address))?;
     Ok(CompatListener { api, listen })
 }
