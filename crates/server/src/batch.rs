@@ -6,7 +6,7 @@ use crate::data::DataWriter;
 use crate::error::Failure;
 use crate::head::{content_encoding, content_type, ttl};
 use crate::routes::{if_match, unless};
-use crate::tiered::{Served, Tiered, WriteError, WriteTerms};
+use crate::tiered::{Tiered, WriteError, WriteTerms};
 use crate::timeouts::End;
 use crate::tokens::Verb;
 use crate::wire::Stream;
@@ -457,9 +457,7 @@ async fn read(worker: &Rc<Worker>, key: &Key) -> Result<Row, Failure> {
     // It is never closed.
     let _permit = batch_reads.acquire().await;
     let read = tiers.get(key).await.map_err(|error| Failure::of_read(&error))?;
-    if read.served == Served::Hit {
-        worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
-    }
+    worker.count_late_hit(key, read.served);
     read.row.ok_or_else(Failure::absent)
 }
 

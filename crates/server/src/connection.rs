@@ -290,9 +290,7 @@ impl<S: Stream> Connection<S> {
                 };
                 match read {
                     Ok(Read { row: Some(row), served, queued: waited }) => {
-                        if served == Served::Hit {
-                            worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
-                        }
+                        worker.count_late_hit(&key, served);
                         queued = waited;
                         Ok(Answer::Row { row, condition, served })
                     }

@@ -47,7 +47,8 @@ pub use listen::{Address, Listen, PassedSocket};
 pub use tls::Tls;
 pub use tokens::{Tokens, VERBS, random_token, token_hash};
 
-use crate::tiered::Tiers;
+use crate::error::Failure;
+use crate::tiered::{Served, Tiers};
 use access::Routes;
 use access_log::{Bytes, Entry, Recorder};
 use budget::Budget;
@@ -57,8 +58,8 @@ use connection::Connection;
 use faults::Faults;
 use hosts::Hosts;
 use http1::request::Head;
-use kv::VALUE_BYTES_MAX;
 use kv::faults::FaultInjector;
+use kv::{Key, Row, VALUE_BYTES_MAX};
 use listen::{Acceptor, Bound, Socket, SocketFile, Stream};
 use metrics::{Metrics, WorkerMetrics};
 use parking_lot::Mutex;
@@ -529,7 +530,7 @@ fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface)
         // A handshake would take what the limit is to save.
         _ if interface.tls().is_some() => return,
         Interface::Plain(_) => {
-            let failure = error::Failure::new(503, "too_many_connections", "too many connections are open")
+            let failure = Failure::new(503, "too_many_connections", "too many connections are open")
                 .not_applied()
                 .with("Retry-After", "1");
             reply::write_failure(&mut refusal, &failure, Persistence::CLOSE, false, None);
@@ -594,6 +595,25 @@ impl Worker {
 
     fn is_draining(&self) -> bool {
         self.shared.drains.load(Relaxed)
+    }
+
+    /// The row, of the cache or the store, and how it was served.
+    async fn read(&self, key: &Key) -> Result<(Option<Row>, Served), Failure> {
+        let tiers = &self.shared.tiers;
+        if let Some((row, shard)) = tiers.cached(key.as_bytes(), Row::clone) {
+            self.metrics.hits[shard].add(1);
+            return Ok((Some(row), Served::Hit));
+        }
+        let read = tiers.get(key).await.map_err(|error| Failure::of_read(&error))?;
+        self.count_late_hit(key, read.served);
+        Ok((read.row, read.served))
+    }
+
+    /// Counts a hit of a row that came into the cache after the first look.
+    fn count_late_hit(&self, key: &Key, served: Served) {
+        if served == Served::Hit {
+            self.metrics.hits[self.shared.tiers.shard_of(key.as_bytes())].add(1);
+        }
     }
 }
 

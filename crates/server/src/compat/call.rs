@@ -44,7 +44,7 @@ impl Call {
     pub(super) async fn get(&self, key: &Key) -> Result<(Option<Row>, Served), Failure> {
         self.count(|counts| counts.gets += 1);
         let since = Instant::now();
-        let (row, served) = self.read(key).await?;
+        let (row, served) = self.worker.read(key).await?;
         self.count(|counts| match served {
             Served::Hit => counts.hits += 1,
             _ => {
@@ -53,19 +53,6 @@ impl Call {
             }
         });
         Ok((row, served))
-    }
-
-    async fn read(&self, key: &Key) -> Result<(Option<Row>, Served), Failure> {
-        let tiers = &self.worker.shared.tiers;
-        if let Some((row, shard)) = tiers.cached(key.as_bytes(), Row::clone) {
-            self.worker.metrics.hits[shard].add(1);
-            return Ok((Some(row), Served::Hit));
-        }
-        let read = tiers.get(key).await.map_err(|error| Failure::of_read(&error))?;
-        if read.served == Served::Hit {
-            self.worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
-        }
-        Ok((read.row, read.served))
     }
 
     /// Puts a value; whether the key was in the cache before.
@@ -98,7 +85,7 @@ impl Call {
         let since = Instant::now();
         let mut attempt = 1;
         let old = loop {
-            let (old, _) = self.read(key).await?;
+            let (old, _) = self.worker.read(key).await?;
             let condition = match &old {
                 // Another value may have been there for a moment, as in the original system.
                 _ if attempt == EXCHANGES_MAX => Precondition::None,

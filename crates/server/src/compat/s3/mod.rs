@@ -17,7 +17,7 @@ use crate::Worker;
 use crate::error::Failure;
 use crate::list;
 use crate::reply::Request;
-use crate::tiered::{Served, Tiers, WriteError};
+use crate::tiered::{Tiers, WriteError};
 use crate::timeouts::End;
 use crate::tls::Tls;
 use crate::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
@@ -202,20 +202,8 @@ impl<S: Stream> Connection<S> {
                 answer::list(&bucket(), &list, &page, seen).map(Answer::Xml)
             }
             Operation::Get { key, condition } => {
-                let read = match tiers.cached(key.as_bytes(), Clone::clone) {
-                    Some((row, shard)) => {
-                        worker.metrics.hits[shard].add(1);
-                        Some(row)
-                    }
-                    None => {
-                        let read = tiers.get(&key).await.map_err(|error| Failure::of_read(&error))?;
-                        if read.served == Served::Hit {
-                            worker.metrics.hits[tiers.shard_of(key.as_bytes())].add(1);
-                        }
-                        read.row
-                    }
-                };
-                let row = read.ok_or_else(Failure::absent)?;
+                let (row, _) = worker.read(&key).await?;
+                let row = row.ok_or_else(Failure::absent)?;
                 if !condition.admits(row.version()) {
                     let what = "If-Match does not have the ETag of the value";
                     return Err(Failure::new(412, "PreconditionFailed", what));
