@@ -68,18 +68,10 @@ impl<S: Stream> Connection<S> {
     }
 
     pub(super) async fn run(mut self) {
-        let failure = match self.serve().await {
-            Err(End::Slow) => Failure::new(408, "too_slow", "the request did not arrive in time"),
-            // The peer may have closed only its own direction, and still read.
-            Err(End::Cut) => {
-                Failure::new(400, "incomplete", "the connection ended in the middle of a request")
-            }
-            // Nobody reads an answer.
-            Ok(()) | Err(End::Gone | End::Draining) => return,
-        };
+        let Some(failure) = self.serve().await.err().and_then(End::failure) else { return };
         let unparsed = Request::unparsed(&self.wire.input, self.wire.arrived);
         let request = Request { method: self.method.or(unparsed.method), ..unparsed };
-        self.answer_failure(&request, &failure.not_applied().closing());
+        self.answer_failure(&request, &failure);
         if self.wire.flush().await.is_ok() {
             self.wire.linger().await;
         }
@@ -397,21 +389,7 @@ impl<S: Stream> Connection<S> {
     /// Answers a refused request; whether the connection goes on.
     async fn refuse(&mut self, request: &Request, failure: &Failure) -> Result<bool, End> {
         let mut failure = failure.clone();
-        if !failure.closes {
-            // The body has to go before the next head can be read. One that is announced, not sent, or large, is not
-            // worth waiting for.
-            let is_small =
-                matches!(request.framing, Framing::Length(bytes) if bytes <= UNUSED_BODY_BYTES_MAX as u64);
-            failure.closes = match request.framing {
-                Framing::Length(0) => false,
-                _ if is_small && !request.expects_continue => {
-                    let worker = Rc::clone(&self.wire.worker);
-                    let mut reservation = worker.shared.budget.reservation();
-                    self.wire.read_body(request, UNUSED_BODY_BYTES_MAX, &mut reservation).await?.is_err()
-                }
-                _ => true,
-            };
-        }
+        failure.closes = failure.closes || !self.wire.drop_body(request).await?;
         Ok(self.answer_failure(request, &failure))
     }
 
@@ -420,7 +398,7 @@ impl<S: Stream> Connection<S> {
         let persistence = if keep_alive { request.persistence() } else { request.closing() };
         let is_head = request.method == Some(Method::Head);
         write_failure(&mut self.wire.output, failure, persistence, is_head, request.id());
-        self.answered(request, failure.status, None, Some(failure));
+        self.wire.answered(request, failure.status, None, Some(failure));
         keep_alive
     }
 
@@ -487,32 +465,17 @@ impl<S: Stream> Connection<S> {
             Answer::Data | Answer::Made { .. } | Answer::Page { .. } => None,
         };
         // Also if the client has left meanwhile.
-        self.answered(request, status, served, None);
+        self.wire.answered(request, status, served, None);
         sent.map(|()| request.keep_alive)
     }
 
     /// Counts and logs an answer that was begun also if the client has left meanwhile: what it asked for may have been done.
     fn unless_left<T>(&self, request: &Request, answered: Result<T, End>) -> Result<T, End> {
-        answered.inspect_err(|_| self.answered(request, 200, None, None))
+        answered.inspect_err(|_| self.wire.answered(request, 200, None, None))
     }
 
     /// Whether the token of the request still allows this, some time after it was admitted.
     pub(super) fn still_permits(&mut self, verb: Verb, key: &[u8]) -> Result<(), Failure> {
         self.access.still_permits(&self.state, verb, key)
-    }
-
-    /// Counts and logs an answer.
-    pub(super) fn answered(
-        &self,
-        request: &Request,
-        status: u16,
-        served: Option<Served>,
-        failure: Option<&Failure>,
-    ) {
-        let worker = &self.wire.worker;
-        worker.metrics.answered(request.method, status, request.started.elapsed());
-        if let Some(recorder) = &worker.recorder {
-            recorder.record(request.logged(), status, served, failure, self.wire.bytes(), self.wire.client());
-        }
     }
 }

@@ -139,7 +139,7 @@ impl<S: Stream> Connection<S> {
             self.wait(None, Instant::now() + Duration::from_millis(1)).await?;
         }
         write_events_head(&mut self.wire.output, request);
-        self.answered(request, 200, None, None);
+        self.wire.answered(request, 200, None, None);
         if request.method == Some(Method::Head) {
             return Ok(false);
         }

@@ -3,6 +3,7 @@
 //! One check of all connections several times a second replaces a timer for each of them, so a request starts and stops no
 //! timer. A wait ends up to two checks late.
 
+use super::error::Failure;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
@@ -54,6 +55,19 @@ pub(super) enum End {
     Slow,
     /// The server drains and nothing is under way.
     Draining,
+}
+
+impl End {
+    /// What the last answer says; `None`: nobody reads one.
+    pub(super) fn failure(self) -> Option<Failure> {
+        let failure = match self {
+            End::Slow => Failure::new(408, "too_slow", "the request did not arrive in time"),
+            // The peer may have closed only its own direction, and still read.
+            End::Cut => Failure::new(400, "incomplete", "the connection ended in the middle of a request"),
+            End::Gone | End::Draining => return None,
+        };
+        Some(failure.not_applied().closing())
+    }
 }
 
 impl TimeoutChecker {

@@ -9,6 +9,7 @@ use super::budget::{Budget, Reservation, UNCOUNTED_BYTES_MAX};
 use super::error::Failure;
 use super::reply::Request;
 use super::timeouts::{ConnectionTimeout, End};
+use crate::tiered::Served;
 use bytes::{Buf, BytesMut};
 use http1::{Decoder, Framing, Limits, Slots, request, response};
 use std::cell::RefCell;
@@ -191,6 +192,20 @@ impl<S: Stream> Wire<S> {
         Ok(Ok(body))
     }
 
+    /// Reads the body of a request that is refused, before the next head can be read; `false`: the connection has to end. A body
+    /// that is announced, not sent, or large, is not worth waiting for.
+    pub(super) async fn drop_body(&mut self, request: &Request) -> Result<bool, End> {
+        match request.framing {
+            Framing::Length(0) => Ok(true),
+            Framing::Length(bytes) if bytes <= UNUSED_BODY_BYTES_MAX as u64 && !request.expects_continue => {
+                let worker = Rc::clone(&self.worker);
+                let mut reservation = worker.shared.budget.reservation();
+                Ok(self.read_body(request, UNUSED_BODY_BYTES_MAX, &mut reservation).await?.is_ok())
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// Waits for more of a head.
     pub(super) async fn fill_head(&mut self) -> Result<(), End> {
         let head_timeout = self.worker.shared.options.head_timeout;
@@ -288,6 +303,20 @@ impl<S: Stream> Wire<S> {
     ) -> Result<(), End> {
         self.written += value.len() as u64;
         send(&mut self.stream, &self.worker, value, reservation).await
+    }
+
+    /// Counts and logs an answer.
+    pub(super) fn answered(
+        &self,
+        request: &Request,
+        status: u16,
+        served: Option<Served>,
+        failure: Option<&Failure>,
+    ) {
+        self.worker.metrics.answered(request.method, status, request.started.elapsed());
+        if let Some(recorder) = &self.worker.recorder {
+            recorder.record(request.logged(), status, served, failure, self.bytes(), self.client());
+        }
     }
 
     /// Who is at the other end, where requests are logged.

@@ -168,17 +168,7 @@ impl<S: Stream> Connection<S> {
             request.keep_alive && !worker.is_draining() && self.answered < REQUESTS_MAX && !fails;
         let is_head = request.method == Some(Method::Head);
         reply.write(&mut self.wire.output, api, keep_alive, is_head);
-        worker.metrics.answered(request.method, reply.status, request.started.elapsed());
-        if let Some(recorder) = &worker.recorder {
-            recorder.record(
-                request.logged(),
-                reply.status,
-                None,
-                None,
-                self.wire.bytes(),
-                self.wire.client(),
-            );
-        }
+        self.wire.answered(request, reply.status, None, None);
         keep_alive
     }
 }

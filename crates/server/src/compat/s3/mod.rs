@@ -24,7 +24,7 @@ use crate::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
 use answer::Answer;
 use bytes::Buf;
 use http1::request::{self as head, Method};
-use http1::{Framing, Limits, Slots};
+use http1::{Limits, Slots};
 use kv::{Attributes, Key};
 use request::{Asked, Operation};
 use std::rc::Rc;
@@ -75,15 +75,9 @@ impl<S: Stream> Connection<S> {
     }
 
     pub(super) async fn run(mut self) {
-        let failure = match self.serve().await {
-            Err(End::Slow) => Failure::new(408, "too_slow", "the request did not arrive in time"),
-            Err(End::Cut) => {
-                Failure::new(400, "incomplete", "the connection ended in the middle of a request")
-            }
-            Ok(()) | Err(End::Gone | End::Draining) => return,
-        };
+        let Some(failure) = self.serve().await.err().and_then(End::failure) else { return };
         let request = Request::unparsed(&self.wire.input, self.wire.arrived);
-        self.answer_failure(&request, &failure.not_applied().closing());
+        self.answer_failure(&request, &failure);
         if self.wire.flush().await.is_ok() {
             self.wire.linger().await;
         }
@@ -243,20 +237,7 @@ impl<S: Stream> Connection<S> {
     async fn refuse(&mut self, request: &Request, failure: Failure) -> Result<bool, End> {
         let is_read = matches!(request.method, Some(Method::Get | Method::Head));
         let mut failure = if is_read { failure } else { failure.not_applied() };
-        if !failure.closes {
-            // The body has to go before the next head can be read. A large one is not worth waiting for.
-            let is_small =
-                matches!(request.framing, Framing::Length(bytes) if bytes <= UNUSED_BODY_BYTES_MAX as u64);
-            failure.closes = match request.framing {
-                Framing::Length(0) => false,
-                _ if is_small && !request.expects_continue => {
-                    let worker = Rc::clone(&self.wire.worker);
-                    let mut reservation = worker.shared.budget.reservation();
-                    self.wire.read_body(request, UNUSED_BODY_BYTES_MAX, &mut reservation).await?.is_err()
-                }
-                _ => true,
-            };
-        }
+        failure.closes = failure.closes || !self.wire.drop_body(request).await?;
         Ok(self.answer_failure(request, &failure))
     }
 
@@ -265,7 +246,7 @@ impl<S: Stream> Connection<S> {
         let persistence = if keep_alive { request.persistence() } else { request.closing() };
         let is_head = request.method == Some(Method::Head);
         let status = write_failure(&mut self.wire.output, failure, persistence, is_head, request.id());
-        self.answered(request, status, Some(failure));
+        self.wire.answered(request, status, None, Some(failure));
         keep_alive
     }
 
@@ -290,16 +271,7 @@ impl<S: Stream> Connection<S> {
             self.wire.flush().await?;
             self.wire.send(body, &mut reservation).await?;
         }
-        self.answered(request, status, None);
+        self.wire.answered(request, status, None, None);
         Ok(request.keep_alive)
-    }
-
-    /// Counts and logs an answer.
-    fn answered(&self, request: &Request, status: u16, failure: Option<&Failure>) {
-        let worker = &self.wire.worker;
-        worker.metrics.answered(request.method, status, request.started.elapsed());
-        if let Some(recorder) = &worker.recorder {
-            recorder.record(request.logged(), status, None, failure, self.wire.bytes(), self.wire.client());
-        }
     }
 }
