@@ -298,10 +298,15 @@ impl Sweep<'_> {
             );
             return self.evidence(Limit::Pauses, blocked);
         }
-        let limit = if self.serves_one() { Limit::ServerLock } else { Limit::Pool };
-        // As many are seen at work as goodput and latency say: two ways to the same number.
         let served = self.served();
-        let is_seen = limit == Limit::Pool && served.is_some_and(|(.., count)| self.agrees(count));
+        let limit = match served {
+            // One thread does all, and mostly waits for it.
+            Some((_, Limit::Disk, _)) => Limit::Disk,
+            _ if self.serves_one() => Limit::ServerLock,
+            _ => Limit::Pool,
+        };
+        // As many are seen at work as goodput and latency say: two ways to the same number.
+        let is_seen = limit != Limit::ServerLock && served.is_some_and(|(.., count)| self.agrees(count));
         let grade = if is_seen { Grade::Supported } else { Grade::Suspected };
         let does = served.map(|(does, ..)| does).filter(|_| is_seen);
         self.evidence(

@@ -242,11 +242,18 @@ impl Case {
         let at = self.evidence.iter().position(|of| of.blocked.is_some())?;
         let blocked = self.evidence[at].blocked.clone()?;
         let hard = |of: &Evidence| of.is_hard && of.can_limit() && of.utilization >= CLOSE;
-        let says_more = matches!(self.evidence[at].limit, Some(Limit::OneThread | Limit::Pauses));
+        let (is_thread, says_more) = match self.evidence[at].limit {
+            Some(Limit::OneThread) => (true, true),
+            of => (false, of == Some(Limit::Pauses)),
+        };
         let is_quota = |at: usize| self.evidence[at].limit == Some(Limit::ServerQuota);
         match self.busiest(hard) {
             // A thread that a quota does not let onto a core looks as one that computes.
             Some(busy) if is_quota(busy) && self.evidence[busy].limits() => return None,
+            // All cores are full. Whether one thread had more to give on more of them is not seen: some languages start as many as there are.
+            Some(busy) if is_thread && self.evidence[busy].limits() => {
+                return Some(Conclusion::of(Grade::Supported, vec![busy]).why(Reason::Blocked(blocked)));
+            }
             // It says more than that some processor is busy.
             _ if says_more => {}
             Some(busy) if self.evidence[busy].limits() => return None,

@@ -160,6 +160,8 @@ fn a_thread_that_computes_all_of_the_time_is_named_and_a_saturated_processor_bef
         (32, 431.0, 64.0, &[("unread", 30.0)]),
     ];
     assert_eq!(verdict(&levels, 1.0, 0.7), (Grade::Supported, "one thread".to_owned()));
+    // Its cores are full: with more of them, other threads may compute beside it.
+    assert_eq!(verdict(&levels, 1.0, 0.99), (Grade::Supported, "server CPU".to_owned()));
     let lock: [Level; 3] =
         [(1, 400.0, 2.4, &[]), (16, 430.0, 34.0, &[("lock", 14.0)]), (32, 431.0, 64.0, &[("lock", 30.0)])];
     assert_eq!(verdict(&lock, 0.1, 0.99), (Grade::Supported, "server CPU".to_owned()));
@@ -202,6 +204,18 @@ fn a_quota_is_named_before_a_thread_that_it_does_not_let_onto_a_core() {
     all.resources[0].limit = Some(Limit::ServerQuota);
     let bottleneck = &findings(&all).workloads[0].bottleneck;
     assert_eq!((bottleneck.grade, &*bottleneck.named[0].resource), (Grade::Supported, "server CPU"));
+}
+
+#[test]
+fn a_loop_that_waits_for_a_disk_is_named_by_it() {
+    let seen = |share| [("disk", share)];
+    let (alone, many) = (seen(0.7), seen(0.9));
+    let levels: [Level; 2] = [(1, 1100.0, 0.9, &alone), (64, 1300.0, 49.0, &many)];
+    assert_eq!(verdict(&levels, 0.3, 0.3), (Grade::Supported, "disk".to_owned()));
+    // Hardly ever seen there, it is something else.
+    let few = seen(0.1);
+    let levels: [Level; 2] = [(1, 1100.0, 0.9, &few), (64, 1300.0, 49.0, &few)];
+    assert_eq!(verdict(&levels, 0.3, 0.3), (Grade::Suspected, "server lock".to_owned()));
 }
 
 #[test]
