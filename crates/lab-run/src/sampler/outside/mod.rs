@@ -101,6 +101,13 @@ fn threads(pids: &[u32]) -> Vec<(u32, u32)> {
     pids.iter().flat_map(of).take(THREADS_MAX).collect()
 }
 
+/// Whether a thread is in the state in which the kernel has it wait for a disk: `D` (proc_pid_stat(5)).
+fn is_uninterruptible(pid: u32, thread: u32) -> bool {
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")) else { return false };
+    // The name before it may hold anything.
+    text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D'))
+}
+
 /// Samples until nobody wants to know.
 fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
     let mut source = Source::open().ok();
@@ -118,6 +125,10 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
             let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else { continue };
             may_read = true;
             match syscalls::parse(&text) {
+                // The kernel also says so of a thread that slept and went on while it was looked at, as one does that flushes often.
+                Some(Call::Known(Waits::Running)) if is_uninterruptible(pid, thread) => {
+                    *counts.entry(Waits::Disk.name()).or_default() += 1.0;
+                }
                 Some(Call::Timed(at, deadline)) => timed.push((pid, at, deadline)),
                 Some(call) => *counts.entry(waits(pid, call, port, &by_inode).name()).or_default() += 1.0,
                 None => {}
