@@ -28,6 +28,8 @@ const HALF: f64 = 0.5;
 const PAUSED: f64 = 0.25;
 /// A gap between two answers that is so many times the mean is no chance.
 const NO_CHANCE: f64 = 8.0;
+/// Requests that are served at the same time end at the same time: a gap is none of theirs if it is so many times as long as they take.
+const LONGER: f64 = 4.0;
 /// Two numbers that were found in two ways say the same if they differ by no more.
 const AGREE: f64 = 0.25;
 /// So few that it is not seen what those do that are served.
@@ -93,8 +95,8 @@ struct Sweep<'r> {
     at_once: Option<f64>,
     /// How busy the processor is.
     processor: f64,
-    /// The time between two answers, in milliseconds, at the most clients.
-    gap_ms: f64,
+    /// A gap between two answers, in milliseconds, that is no chance at the most clients, nor the time that answers take.
+    long_gap_ms: f64,
     /// Whether clients wait although there are no more of them than are served at once.
     waits_early: bool,
     /// Goodput of the most clients over that of the fewest, over the ratio of clients.
@@ -202,17 +204,22 @@ impl Sweep<'_> {
 
     /// The share of the time that is spent in gaps between answers that are no chance.
     fn silent(&self) -> f64 {
-        self.high.silent(NO_CHANCE * self.gap_ms)
+        self.high.silent(self.long_gap_ms)
     }
 
     /// All threads stand still for a good part of the time.
     fn pauses(&self) -> Option<Evidence> {
-        let is_seen = self.silent() >= PAUSED;
-        let seen = match self.high.collector {
-            share if share >= HALF => "the garbage collector computes for at least half of the time",
+        let silent = self.silent();
+        let (grade, seen) = match self.high.collector {
+            share if share >= HALF => {
+                let grade = if silent >= PAUSED { Grade::Supported } else { Grade::Suspected };
+                (grade, "the garbage collector computes for at least half of the time")
+            }
+            _ if silent >= HALF && !self.is_linear() => {
+                (Grade::Suspected, "long gaps between answers take at least half of the time")
+            }
             _ => return None,
         };
-        let grade = if is_seen { Grade::Supported } else { Grade::Suspected };
         Some(self.evidence(Limit::Pauses, self.blocked(grade, seen, None, None)))
     }
 
@@ -289,15 +296,6 @@ impl Sweep<'_> {
             return self.evidence(Limit::Timer, blocked);
         }
         let waiting = f64::from(self.clients) - self.at_once.unwrap_or(0.0);
-        if self.silent() >= HALF {
-            let blocked = self.blocked(
-                Grade::Suspected,
-                "long gaps between answers take at least half of the time",
-                None,
-                None,
-            );
-            return self.evidence(Limit::Pauses, blocked);
-        }
         let served = self.served();
         let limit = match served {
             // One thread does all, and mostly waits for it.
@@ -339,7 +337,7 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
         high,
         at_once,
         processor: known.iter().filter(|of| of.is_hard).map(|of| of.utilization).fold(0.0, f64::max),
-        gap_ms: 1e3 / last.rps(),
+        long_gap_ms: (NO_CHANCE * 1e3 / last.rps()).max(alone_us.map_or(0.0, |us| LONGER * us / 1e3)),
         waits_early,
         linearity: first.map(|(row, _)| growth(row)),
     };

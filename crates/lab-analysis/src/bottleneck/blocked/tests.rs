@@ -250,6 +250,18 @@ fn a_collector_that_stops_all_threads_is_named_before_the_thread_it_is() {
 }
 
 #[test]
+fn gaps_without_any_answer_are_pauses_unless_requests_take_as_long() {
+    let with = |alone_ms: f64, silent: &str| {
+        let seen = [("lock", 62.0), (silent, 0.75)];
+        verdict(&[(1, 200.0, alone_ms, &[]), (64, 210.0, 60.0, &seen)], 0.1, 0.3)
+    };
+    // All threads wait for the one that keeps the lock of the interpreter.
+    assert_eq!(with(1.0, "silent_100"), (Grade::Suspected, "pauses of all threads".to_owned()));
+    // A pool whose places are all taken and given back at once.
+    assert_eq!(with(100.0, "silent_100").1, "a pool of 21");
+}
+
+#[test]
 fn half_of_a_delay_lets_the_clients_come_back_sooner() {
     let levels: [Level; 2] = [(1, 32.0, 30.8, &[("sleep", 1.0)]), (32, 1000.0, 30.5, &[("sleep", 32.0)])];
     let help = findings(&results(&levels, 0.1, 0.05)).workloads[0].bottleneck.help.clone().unwrap();
