@@ -75,8 +75,18 @@ pub(super) fn busy(of: &[Evidence]) -> String {
 /// What led to knee and limit, beside the table of candidates.
 pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     let bottleneck = &found.bottleneck;
-    let because = bottleneck.because.iter().map(|of| reason(of, &bottleneck.levels));
+    let because =
+        bottleneck.because.iter().map(|of| reason(of, &bottleneck.levels) + &in_use(of, &bottleneck.named));
     found.knee.iter().map(|of| knee(of, found)).chain(because).chain(help(found)).collect()
+}
+
+/// Why what is named is not what has the queue: ` Those that are served use server CPU, which is 98 % busy: so server CPU is named.`
+fn in_use(of: &Reason, named: &[Evidence]) -> String {
+    let (Reason::Queue(growth) | Reason::InStore(growth)) = of else { return String::new() };
+    let is_other = named.iter().all(|of| of.resource != growth.resource);
+    let Some(first) = named.first().filter(|of| is_other && of.is_hard) else { return String::new() };
+    let (limits, busy) = (limits(named), percent(first.utilization, 0));
+    format!(" Those that are served use {limits}, which is {busy} busy: so {limits} is named.")
 }
 
 /// The intervention that gives a server more.
@@ -392,8 +402,8 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 
 /// How to read the plots at the beginning of the page.
 pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (with two repetitions: their range). Band: interval of the throughput (goodput) in the answers above. Thin lines: throughput at which a resource is 100 % busy. \
-    Vertical dashed line: the knee. Hollow: too many errors, or over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
-    Limit: *supported* if its queue, waits, utilization or the effect of slowing it points to it; *confirmed* if slowing it on purpose also reduced goodput as predicted; *suspected* if the evidence is weaker.";
+    Vertical dashed line: the knee. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
+    A limit is “supported” if its queue, waits, utilization or the effect of slowing it points to it. It is “confirmed” if its queue or waits do, slowing it reduced goodput as predicted, and a delay of the same length that uses no resource (the control) hardly did. It is “suspected” if the evidence is weaker.";
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";

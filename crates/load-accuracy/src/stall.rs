@@ -103,10 +103,11 @@ fn compare(
     ];
     let at_end = if is_at_end { "_at_end" } else { "" };
     check.figures.extend(figures.map(|(name, value)| (format!("{name}_{clients}_clients{at_end}"), value)));
-    let agreement = if agrees { "" } else { "; percentiles are not those of the histogram" };
+    let agreement =
+        if agrees { "" } else { "; the percentiles disagree with the histogram, which fails the check" };
     Ok(format!(
-        "{clients} client{}{}: distance from theory {distance:.4} (Kolmogorov–Smirnov), {delayed} requests delayed (off by {:+.2} %; counted \
-         from the sending it would be {uncorrected}), p99 and above off by {:.2} % of the stall{agreement}",
+        "{clients} client{}{}: distance from theory {distance:.4} (Kolmogorov–Smirnov), {delayed} requests delayed (off by {:+.2} %; a \
+         generator that counts from the sending would report {uncorrected}), p99 and above off by {:.2} % of the stall{agreement}",
         if clients == 1 { "" } else { "s" },
         if is_at_end { ", stall to the end of the window" } else { "" },
         count_off * 100.0,

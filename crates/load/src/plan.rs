@@ -107,7 +107,8 @@ pub struct Plan {
     #[arg(long = "no-preload", action = clap::ArgAction::SetFalse, help_heading = KEY_VALUE)]
     pub preload: bool,
 
-    /// Compare values read with those written: none (the default: only the beginning of each value), all, or a share as in 1%
+    /// How much of the values read is compared with what was written: none (only the beginning of each value; the default), all, or a share
+    /// of them as in 1%, in full
     #[arg(long, value_name = "WHICH", default_value = "none", hide_default_value = true, help_heading = KEY_VALUE)]
     pub verify: Verify,
 

@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("slowing the load generator loses less than half of the goodput that would be lost if the generator were the limit; if that is undecided, it is enough that the interval of the loss contains 0 and the generator is less than 70 % busy"),
+        .about("the whole 95 % interval of what slowing the load generator loses is below half of the loss expected if it were the limit; if half of it is in the interval, it is enough that 0 is, too, and the generator is less than 70 % busy"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("attempts per second × (latency + think time) is within 2 % of the number of clients; in an open loop, attempts per second × service time of the requests in flight"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
@@ -53,7 +53,7 @@ pub const CHECKS: &[Check] = &[
     check("errors", "errors", Medium, Test::Row(row::errors))
         .about("at most 0.1 % of the attempts fail; a level with more does not count for throughput and knee"),
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
-        .about("the time for which the load generator waits for a core or sends late is at most 1 % of the total latency"),
+        .about("the time for which threads of the load generator are ready to run but have no core, or send late, is at most 1 % of the total latency"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
         .about("goodput and latency have no trend in the window, and their 95 % intervals are at most ±1 % (goodput) and ±2 % (latency) wide: with wider intervals a trend may be hidden, and the outcome is “not checked”; in an open loop, all that is offered completes"),
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))

@@ -5,10 +5,12 @@
 use lab_data::experiment::Engine;
 use lab_run::harness::{DatabaseOptions, DatabaseServer, free_ports};
 use rustix::process::{Pid, Signal};
+use signal_hook::consts::SIGHUP;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 /// Longer than anything here takes on any machine.
@@ -131,6 +133,11 @@ impl Drop for Server {
 
 /// The program under test, with nothing of this environment's settings.
 pub(crate) fn weir() -> Command {
+    // A signal that is handled here is as by default in what is started; one that `nohup` has ignored would be ignored there, too.
+    static HANDLED: Once = Once::new();
+    HANDLED.call_once(|| {
+        signal_hook::flag::register(SIGHUP, Arc::default()).unwrap();
+    });
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WEIR_")) {
         command.env_remove(name);

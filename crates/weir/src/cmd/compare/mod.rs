@@ -28,8 +28,8 @@ pub(crate) struct Args {
     base: Option<PathBuf>,
     /// Results to compare with the first
     new: Option<PathBuf>,
-    /// Exit with 3 if NEW is slower: if goodput, CPU per request, p50 or p99 latency is significantly worse and may be worse by this share,
-    /// as in 5% (the upper end of the 95 % interval of the loss), or if clearly more trials of NEW than of BASE fail
+    /// Exit with 3 if NEW is slower: if the 95 % interval of the loss of goodput, CPU per request, p50 or p99 latency is above 0 and reaches
+    /// this share, as in 5%, or if clearly more trials of NEW than of BASE do not count (failed, over 0.1 % errors, over capacity)
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,
     /// Write the verdicts in JUnit's XML
