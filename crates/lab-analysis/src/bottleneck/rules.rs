@@ -242,10 +242,8 @@ impl Case {
         let at = self.evidence.iter().position(|of| of.blocked.is_some())?;
         let blocked = self.evidence[at].blocked.clone()?;
         let hard = |of: &Evidence| of.is_hard && of.can_limit() && of.utilization >= CLOSE;
-        let (is_thread, says_more) = match self.evidence[at].limit {
-            Some(Limit::OneThread) => (true, true),
-            of => (false, of == Some(Limit::Pauses)),
-        };
+        let is_thread = self.evidence[at].limit == Some(Limit::OneThread);
+        let says_more = is_thread || self.evidence[at].limit == Some(Limit::Pauses);
         let is_quota = |at: usize| self.evidence[at].limit == Some(Limit::ServerQuota);
         match self.busiest(hard) {
             // A thread that a quota does not let onto a core looks as one that computes.
