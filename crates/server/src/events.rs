@@ -25,9 +25,10 @@ const START_MAX: Duration = Duration::from_secs(1);
 /// A client that hears nothing for longer may take the connection for dead; so may a proxy.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Sends to all clients in a second: many events cost about as much as one. A client that had none for a while has its next at once.
-const SENDS_PER_SEC: u32 = 2000;
-/// Least and most time between two sends to a client.
-const SEND_INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
+const SENDS_PER_SEC: u32 = 1000;
+/// Least and most time between two sends to a client. Sends to several are made together, at multiples of the least: that costs less
+/// than to wake up for each.
+const SEND_INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 /// Sent at once; the rest comes next.
 const SEND_BYTES_MAX: usize = 64 << 10;
 
@@ -151,6 +152,7 @@ impl<S: Stream> Connection<S> {
     }
 
     async fn tell(&mut self, watches: &mut Watches, prefix: &[u8]) -> Result<(), End> {
+        let started = self.wire.worker.shared.metrics.started;
         push_id(&mut self.wire.output, &watches.positions);
         // Once it does not, the client that comes again is told so.
         while self.still_permits(Verb::Watch, prefix).is_ok() {
@@ -160,7 +162,9 @@ impl<S: Stream> Connection<S> {
                 let watchers = self.wire.worker.shared.metrics.watchers.load(Relaxed) as u32;
                 let [least, most] = SEND_INTERVALS;
                 let pause = (Duration::from_secs(1) / SENDS_PER_SEC * watchers).clamp(least, most);
-                self.wait(None, Instant::now() + pause).await?;
+                let next = started.elapsed() + pause;
+                let late = Duration::from_nanos((next.as_nanos() % least.as_nanos()) as u64);
+                self.wait(None, started + next - late).await?;
             } else if has_more {
                 tokio::task::yield_now().await;
             } else if !self.wait(Some(&watches.news), Instant::now() + HEARTBEAT).await? {

@@ -55,7 +55,7 @@ pub(super) struct Metrics {
     pub(super) watchers: AtomicUsize,
     /// Of the pool that computes, where there is one.
     compute: Option<Arc<compute::Meters>>,
-    started: Instant,
+    pub(super) started: Instant,
 }
 
 /// Every status the server answers with; the last stands for any other.

@@ -18,7 +18,7 @@ const RECENT_BYTES_MAX: usize = 4 << 20;
 /// How long requests with an `Idempotency-Key` are remembered, where the store keeps no other events; and in how many bytes.
 const REPEATS: EventLog = EventLog { age: Duration::from_secs(24 * 3600), bytes: 64 << 20 };
 /// A watcher for which more waits reads on from the blocks.
-const WAITING_EVENTS_MAX: usize = 256;
+const WAITING_EVENTS_MAX: usize = 512;
 /// Blocks that a watcher looks through at once.
 const BLOCKS_AT_ONCE: usize = 64;
 
