@@ -4,6 +4,7 @@
 //! of its own on the same port; the kernel spreads the connections over them, and a connection stays where it is.
 
 pub mod tiered;
+mod accept;
 mod access_log;
 mod connection;
 mod routes;
@@ -49,35 +50,33 @@ pub use tokens::{Tokens, VERBS, random_token, token_hash};
 
 use crate::error::Failure;
 use crate::tiered::{Served, Tiers};
+use accept::Throttle;
 use access::Routes;
 use access_log::{Bytes, Entry, Recorder};
 use budget::Budget;
 use compat::{CompatState, S3State};
 use compute::{Full, Pool};
-use connection::Connection;
 use faults::Faults;
 use hosts::Hosts;
 use http1::request::Head;
 use kv::faults::FaultInjector;
 use kv::{Key, Row, VALUE_BYTES_MAX};
-use listen::{Acceptor, Bound, Socket, SocketFile, Stream};
+use listen::{Bound, Socket, SocketFile};
 use metrics::{Metrics, WorkerMetrics};
 use parking_lot::Mutex;
 use pauses::Pauses;
-use reply::Persistence;
 use std::io;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use timeouts::TimeoutChecker;
-use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Semaphore, watch};
-use wire::{Spare, Wire};
+use wire::Spare;
 
 /// Most connections, unless another number is given.
 pub const CONNECTIONS_MAX: usize = 20_000;
@@ -87,10 +86,6 @@ pub const CONNECTION_BYTES_MAX: usize = 128 << 10;
 
 /// Most reads of batches that are under way, over all connections.
 const BATCH_READS_MAX: usize = 1024;
-
-/// Refused connections that are kept open until their clients have read why. More are closed at once, which may reset
-/// them: they are not to take the files of the others.
-const REFUSED_MAX: usize = 32;
 
 /// How the server serves.
 #[derive(Clone, Debug)]
@@ -204,26 +199,6 @@ struct Shared {
     draining: watch::Sender<bool>,
     /// The same, to be read with every answer.
     drains: AtomicBool,
-}
-
-/// What is logged once a second at most.
-#[derive(Default)]
-struct Throttle {
-    logged: Option<Instant>,
-    /// How often it happened since then.
-    count: u64,
-}
-
-impl Throttle {
-    /// Counts one more; if it is to be logged now, how many there were.
-    fn count(&mut self, now: Instant) -> Option<u64> {
-        self.count += 1;
-        if self.logged.is_some_and(|logged| now - logged < Duration::from_secs(1)) {
-            return None;
-        }
-        self.logged = Some(now);
-        Some(std::mem::take(&mut self.count))
-    }
 }
 
 /// A listening socket, and what is served there.
@@ -363,7 +338,7 @@ impl Server {
                     Ok(runtime) => {
                         drop(failed);
                         metrics.busy.begin(runtime.metrics());
-                        runtime.block_on(serve(Rc::new(Worker::new(shared, metrics)), listeners));
+                        runtime.block_on(accept::serve(Rc::new(Worker::new(shared, metrics)), listeners));
                     }
                     Err(error) => failed.send(error).unwrap_or_default(),
                 }
@@ -395,8 +370,8 @@ impl Server {
         move || workers.iter().map(|worker| worker.checks.get()).collect()
     }
 
-    /// Hands the store over to a standby if there may be one, stops accepting, ends kept-alive connections with their next answer, finishes what is in flight (for as long as
-    /// [`Options::drain`]), gives the store back.
+    /// Hands the store over to a standby if there may be one, stops accepting, ends kept-alive connections with their next answer,
+    /// finishes what is in flight (for as long as [`Options::drain`]), gives the store back.
     pub fn drain(self) {
         self.shared.drains.store(true, Relaxed);
         if self.shared.options.standby {
@@ -408,158 +383,6 @@ impl Server {
             let _ = worker.join();
         }
     }
-}
-
-/// Accepts until the server drains, then waits for the connections to end.
-async fn serve(worker: Rc<Worker>, listeners: Vec<Listener>) {
-    let timeouts = Rc::clone(&worker.timeouts);
-    tokio::task::spawn_local(check_timeouts(
-        Rc::downgrade(&worker),
-        timeouts,
-        worker.shared.draining.subscribe(),
-    ));
-    let accepting: Vec<_> =
-        listeners.into_iter().map(|of| tokio::task::spawn_local(accept(Rc::clone(&worker), of))).collect();
-    for task in accepting {
-        // A task that panicked has said so.
-        let _ = task.await;
-    }
-    let until = tokio::time::Instant::now() + worker.shared.options.drain;
-    while Rc::strong_count(&worker) > 1 && tokio::time::Instant::now() < until {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// Accepts connections until the server drains. The listener closes then: a draining server refuses new connections.
-async fn accept(worker: Rc<Worker>, Listener { socket, interface }: Listener) {
-    let mut draining = worker.shared.draining.subscribe();
-    let listener = match Acceptor::new(socket) {
-        Ok(listener) => listener,
-        Err(error) => return log::error!("a worker cannot listen: {error}"),
-    };
-    loop {
-        tokio::select! {
-            _ = draining.wait_for(|draining| *draining) => break,
-            accepted = listener.accept() => match accepted {
-                Ok(stream) => welcome(&worker, stream, &interface),
-                Err(error) => {
-                    // Out of file descriptors, most likely: leave the others some time to close theirs.
-                    if let Some(count) = worker.shared.accept_failures.lock().count(Instant::now()) {
-                        log::warn!("cannot accept connections, attempts since this was last said: {count}: {error}");
-                    }
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            },
-        }
-    }
-}
-
-/// Checks the timeouts, counts that, renews the date and hands the lines of the access log on, for as long as the worker runs.
-async fn check_timeouts(
-    worker: Weak<Worker>,
-    timeouts: Rc<TimeoutChecker>,
-    mut draining: watch::Receiver<bool>,
-) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(timeouts.interval) => timeouts.check(Instant::now()),
-            // Once: after that there are only the checks.
-            _ = draining.wait_for(|draining| *draining), if !timeouts.draining.get() => timeouts.drain(),
-        }
-        reply::renew_date();
-        let Some(worker) = worker.upgrade() else { return };
-        worker.metrics.checks.add(1);
-        if let Some(recorder) = &worker.recorder {
-            recorder.hand_on();
-        }
-    }
-}
-
-fn welcome(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
-    let open = &worker.shared.metrics.open_connections;
-    worker.metrics.connections.add(1);
-    if open.fetch_add(1, Relaxed) >= worker.shared.connections {
-        worker.metrics.shed_connections.add(1);
-        open.fetch_sub(1, Relaxed);
-        refuse_connection(worker, stream, interface);
-        return;
-    }
-    if let Stream::Tcp(stream) = &stream {
-        // Without this an answer in two segments waits for the peer's delayed acknowledgement.
-        let _ = stream.set_nodelay(true);
-    }
-    let (own, interface) = (Rc::clone(worker), interface.clone());
-    // Each kind in a task of its own: a plain connection is not to be as large as one with TLS.
-    match stream {
-        Stream::Tcp(stream) if let Some(tls) = interface.tls().cloned() => {
-            spawn(worker, serve_tls(own, stream, tls, interface));
-        }
-        Stream::Tcp(stream) => spawn(worker, serve_connection(own, stream, interface)),
-        Stream::Unix(stream) => spawn(worker, serve_connection(own, stream, interface)),
-    }
-}
-
-/// Serves an open connection.
-fn spawn(worker: &Rc<Worker>, connection: impl Future<Output = ()> + 'static) {
-    let worker = Rc::clone(worker);
-    tokio::task::spawn_local(async move {
-        connection.await;
-        worker.shared.metrics.open_connections.fetch_sub(1, Relaxed);
-    });
-}
-
-async fn serve_tls(worker: Rc<Worker>, stream: TcpStream, tls: Arc<Tls>, interface: Interface) {
-    // Gone before requests are served.
-    let accepted = Box::pin(tls::accept(&worker, &tls, stream)).await;
-    if let Some(stream) = accepted {
-        serve_connection(worker, stream, interface).await;
-    }
-}
-
-async fn serve_connection(worker: Rc<Worker>, stream: impl wire::Stream, interface: Interface) {
-    match interface {
-        Interface::Plain(state) => Connection::new(stream, worker, state).run().await,
-        Interface::Compat(state) => compat::serve(stream, worker, state).await,
-    }
-}
-
-/// Answers 503 to one connection too many, if it speaks plain HTTP, and closes it.
-fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
-    let mut refusal = Vec::new();
-    match interface {
-        // A handshake would take what the limit is to save.
-        _ if interface.tls().is_some() => return,
-        Interface::Plain(_) => {
-            let failure = Failure::new(503, "too_many_connections", "too many connections are open")
-                .not_applied()
-                .with("Retry-After", "1");
-            reply::write_failure(&mut refusal, &failure, Persistence::CLOSE, false, None);
-        }
-        Interface::Compat(state) => state.refuse_connection(&mut refusal),
-    }
-    // A fresh socket takes this much without waiting; if not, closing says enough.
-    let _ = match &stream {
-        Stream::Tcp(stream) => stream.try_write(&refusal),
-        Stream::Unix(stream) => stream.try_write(&refusal),
-    };
-    let refused = &worker.shared.refused_connections;
-    if refused.fetch_add(1, Relaxed) >= REFUSED_MAX {
-        refused.fetch_sub(1, Relaxed);
-        return;
-    }
-    let worker = Rc::clone(worker);
-    tokio::task::spawn_local(async move {
-        match stream {
-            Stream::Tcp(stream) => linger(stream, &worker).await,
-            Stream::Unix(stream) => linger(stream, &worker).await,
-        }
-        worker.shared.refused_connections.fetch_sub(1, Relaxed);
-    });
-}
-
-/// Closes a connection after its last answer.
-async fn linger(stream: impl wire::Stream, worker: &Rc<Worker>) {
-    Wire::new(stream, Rc::clone(worker), Duration::ZERO).linger().await;
 }
 
 impl PlainState {
@@ -613,21 +436,6 @@ impl Worker {
     fn count_late_hit(&self, key: &Key, served: Served) {
         if served == Served::Hit {
             self.metrics.hits[self.shared.tiers.shard_of(key.as_bytes())].add(1);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_happens_often_is_logged_once_a_second_with_its_count() {
-        let (mut throttle, start) = (Throttle::default(), Instant::now());
-        for (millis, expected) in
-            [(0, Some(1)), (0, None), (999, None), (1000, Some(3)), (1001, None), (9000, Some(2))]
-        {
-            assert_eq!(throttle.count(start + Duration::from_millis(millis)), expected, "at {millis} ms");
         }
     }
 }

@@ -9,12 +9,14 @@
 mod apart;
 mod batch;
 mod clear;
+mod config;
 mod confirmed;
 mod events;
 mod expiry;
 mod hand_over;
 mod hit_lease;
 mod long;
+mod meters;
 mod ownership;
 mod worker;
 mod replies;
@@ -23,20 +25,20 @@ mod status;
 mod queue;
 mod versions;
 
+pub use config::{Batching, Config};
 pub use events::{Event, EventLog, EventStatus, Next, Watch, Watched};
 pub use long::{AtomicAnswer, AtomicOperation, AtomicOutcome};
-pub use replies::{Receiver, Sender, channel};
+pub use meters::{Meters, WorkerMeters};
+pub use replies::{Receiver, Reply, Sender, channel};
 pub use status::{LastError, Status};
 
 use super::{
-    Capabilities, Conflicts, Error, Flush, Idempotency, Kind, Listed, Listing, Part, Position, Role, Store,
+    Capabilities, Conflicts, Error, Flush, Idempotency, Kind, Listed, Listing, Position, Role, Store,
     Workers, Writers,
 };
 use events::Events;
 use hand_over::{KNOWN_FOR, Leaving};
 use hit_lease::HitLease;
-use kv::counters::{Counter, Histogram};
-use kv::faults::FaultInjector;
 use kv::{Clock, Key, Precondition, Row, Timestamp, Version};
 use long::LongRequest;
 use parking_lot::Mutex;
@@ -49,96 +51,6 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, RwLock, mpsc, watch};
 use versions::Versions;
-
-/// How requests are batched.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// What the store is to the server.
-    pub role: Role,
-    /// Sessions; `None` for as many as the store says serve it best.
-    pub workers: Option<Workers>,
-    /// Most requests that may wait in one queue; more are refused.
-    pub queue_requests: usize,
-    /// A queue in which so many bytes wait takes no more requests.
-    pub queue_bytes: usize,
-    /// A request that has waited so long is refused.
-    pub queue_wait_max: Duration,
-    /// How long a start waits for another server to let go of the store.
-    pub lease_wait: Duration,
-    /// Whether the server starts also while the store is another server's, or away.
-    pub is_standby: bool,
-    /// What shares a commit.
-    pub batching: Batching,
-    /// Answers writes before they are committed. Loses acknowledged writes: it is how the tests of durability show
-    /// that they can see a loss.
-    pub acknowledge_early: bool,
-    /// Faults of sessions and flushes.
-    pub faults: Option<Arc<FaultInjector>>,
-    /// How long the store keeps events; `None`: not at all.
-    pub event_log: Option<EventLog>,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            role: Role::Store(Part::WHOLE),
-            workers: None,
-            queue_requests: 10_000,
-            queue_bytes: 256 << 20,
-            queue_wait_max: Duration::from_secs(5),
-            lease_wait: Duration::from_secs(10),
-            is_standby: false,
-            batching: Batching::On,
-            acknowledge_early: false,
-            faults: None,
-            event_log: None,
-        }
-    }
-}
-
-/// What shares a commit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Batching {
-    /// Whatever queued while the worker's batch before was in flight; a key has one queue.
-    #[default]
-    On,
-    /// Every request on its own, in whichever worker is free: how servers without batches use their database. Writes of
-    /// one key meet in the store and may end in another order than they began, so conditional ones are refused. For
-    /// comparisons only.
-    Off,
-}
-
-/// Where the answer to a request goes. A request that is dropped, whatever the reason, is answered too.
-pub struct Reply<T> {
-    /// `None` once it is answered.
-    done: Option<Box<Done<T>>>,
-    queued: Duration,
-}
-
-type Done<T> = dyn FnOnce(Result<T, Error>, Duration) + Send;
-
-impl<T> Reply<T> {
-    /// Calls `done` once, on a thread of the batcher, with the answer and how long the request waited for its batch. It must
-    /// not block.
-    pub fn new(done: impl FnOnce(Result<T, Error>, Duration) + Send + 'static) -> Reply<T> {
-        Reply { done: Some(Box::new(done)), queued: Duration::ZERO }
-    }
-
-    fn give(&mut self, answer: Result<T, Error>) {
-        if let Some(done) = self.done.take() {
-            done(answer, self.queued);
-        }
-    }
-}
-
-impl<T> Drop for Reply<T> {
-    fn drop(&mut self) {
-        // Only when a worker ends in the middle of a batch: its outcome is unknown then.
-        if let Some(done) = self.done.take() {
-            done(Err(Error::new(Kind::Unknown, "the store worker ended")), self.queued);
-        }
-    }
-}
 
 /// Something to write, and what to do when it is known whether it was.
 pub struct WriteRequest {
@@ -205,38 +117,6 @@ pub trait Observer: Send + Sync {
 }
 
 impl Observer for () {}
-
-/// What the workers count.
-#[derive(Debug, Default)]
-pub struct WorkerMeters {
-    /// Requests per batch.
-    pub batch_size: Histogram,
-    /// Time of a batch in the store, in microseconds.
-    pub duration: Histogram,
-    /// Time of a request in the queue, in microseconds.
-    pub queued: Histogram,
-    /// Nanoseconds in which a batch was in the store, over all workers.
-    pub busy_nanos: Counter,
-    /// For how long requests were in the store, up to their answers, summed over them.
-    pub request_nanos: Counter,
-    /// Requests refused or given up because too many waited, or too long.
-    pub shed: Counter,
-}
-
-/// What the workers count, by what they do.
-#[derive(Debug, Default)]
-pub struct Meters {
-    /// Of the workers for reads.
-    pub read: WorkerMeters,
-    /// Of the worker for lists and atomic batches.
-    pub long: WorkerMeters,
-    /// Rows that had expired and were removed.
-    pub expired: Counter,
-    /// Of the workers for writes.
-    pub write: WorkerMeters,
-    /// Leases acquired.
-    pub leases: Counter,
-}
 
 /// A store behind workers. Dropping it answers what is queued, then releases the store.
 pub struct Batcher {
@@ -642,7 +522,5 @@ fn overloaded(waited: Option<Duration>) -> Error {
     Error::new(Kind::Overloaded, message)
 }
 
-#[cfg(test)]
-mod event_tests;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 //!
 //! The receiver reports how long the answer waited: the time in which its thread did something else or woke up.
 
+use crate::{Error, Kind};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::mem;
@@ -13,6 +14,39 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+
+/// Where the answer to a request goes. A request that is dropped, whatever the reason, is answered too.
+pub struct Reply<T> {
+    /// `None` once it is answered.
+    done: Option<Box<Done<T>>>,
+    /// For how long it waited for its batch.
+    pub(super) queued: Duration,
+}
+
+type Done<T> = dyn FnOnce(Result<T, Error>, Duration) + Send;
+
+impl<T> Reply<T> {
+    /// Calls `done` once, on a thread of the batcher, with the answer and how long the request waited for its batch. It must
+    /// not block.
+    pub fn new(done: impl FnOnce(Result<T, Error>, Duration) + Send + 'static) -> Reply<T> {
+        Reply { done: Some(Box::new(done)), queued: Duration::ZERO }
+    }
+
+    pub(super) fn give(&mut self, answer: Result<T, Error>) {
+        if let Some(done) = self.done.take() {
+            done(answer, self.queued);
+        }
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        // Only when a worker ends in the middle of a batch: its outcome is unknown then.
+        if let Some(done) = self.done.take() {
+            done(Err(Error::new(Kind::Unknown, "the store worker ended")), self.queued);
+        }
+    }
+}
 
 /// Sends one answer. Dropped without one, the receiver learns that there is none.
 pub struct Sender<T>(Arc<Slot<T>>);

@@ -1,15 +1,9 @@
 //! Events and repeated requests, against a store that does as the test says.
 
 use super::*;
-use crate::contract::scripted::{Act, Scripted, Stage};
-use crate::{Answer, EventKind, Lease, Session};
-use std::sync::mpsc;
+use crate::EventKind;
 
 const LOG: EventLog = EventLog { age: Duration::from_secs(3600), bytes: 1 << 20 };
-
-fn key(name: &str) -> Key {
-    Key::new(name.as_bytes()).unwrap()
-}
 
 /// Two workers for writes.
 fn start(event_log: Option<EventLog>) -> (Batcher, Stage) {

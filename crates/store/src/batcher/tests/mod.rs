@@ -1,8 +1,10 @@
 //! What the workers promise, against a store that does as the test says.
 
+mod events;
+
 use super::*;
 use crate::contract::scripted::{Act, Scripted, Stage, Step};
-use crate::{Answer, Lease, Session};
+use crate::{Answer, Lease, Part, Session};
 use std::sync::mpsc;
 
 fn key(name: &str) -> Key {
