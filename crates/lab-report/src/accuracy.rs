@@ -75,14 +75,14 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
     let cores = results.selftest_cores.map_or_else(String::new, |[generator, responder]| {
         format!(" with the generator on core {generator} and the test server on core {responder}")
     });
+    // Passed once, it is not repeated with the same binary.
+    let at = results.selftest_at.as_ref().map_or_else(String::new, |at| format!(" on {at}"));
     let said = said(selftest);
     let Selftest::Ran(report) = selftest else { return vec![Block::Text(format!("Selftest: {said}."))] };
     let note = "A test server that shares no code with the generator or the server imposed known delays, stalls and faults. \
                 The generator had to report them.";
     vec![
-        Block::Text(format!(
-            "weir selftest --short ran on this machine before the first trial{cores}: {said}."
-        )),
+        Block::Text(format!("weir selftest --short ran on this machine{at}{cores}: {said}.")),
         Block::Table(Table::of(&report.checks, COLUMNS, |_| false)),
         Block::Notes(vec![note.to_owned()]),
     ]

@@ -45,8 +45,8 @@ fn clients(found: &WorkloadFindings) -> Vec<Block> {
     let columns = all.into_iter().map(|(heading, read)| {
         column(heading, move |row: &Row| Some(number(read(row.population.as_ref()?), 1)))
     });
-    let mut notes = vec!["Mean number of clients that wait for a resource or are served by it. Generator CPU, waiting: their answers are not read yet. A store \
-         worker serves all requests of its batch. Of the time of server workers, what is counted elsewhere is left out.".to_owned()];
+    let mut notes = vec!["Mean number of clients that wait for a resource or are served by it. Generator CPU, waiting: clients whose answer has arrived and is not read yet. A store \
+         worker serves all requests of its batch. Server workers: without the time that is counted in another column.".to_owned()];
     if counted().any(|of| of.is_late) {
         notes.push(
             "Sockets were sampled late, without real-time priority (ulimit -r), so the split of waiting clients between server and \

@@ -403,7 +403,7 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 /// How to read the plots at the beginning of the page.
 pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (with two repetitions: their range). Band: interval of the throughput (goodput) in the answers above. Thin lines: throughput at which a resource is 100 % busy. \
     Vertical dashed line: the knee. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
-    A limit is “supported” if its queue, waits, utilization or the effect of slowing it points to it. It is “confirmed” if its queue or waits do, slowing it reduced goodput as predicted, and a delay of the same length that uses no resource (the control) hardly did. It is “suspected” if the evidence is weaker.";
+    A limit is “supported” if one kind of evidence points to it: requests queue for it, threads wait for it, it is nearly always busy, or slowing it reduced goodput. It is “confirmed” if requests queue or threads wait for it, slowing it reduced goodput as predicted, and the same time added as a delay that uses no resource (the control) hardly reduced it. It is “suspected” if it is saturated only at the highest level or, of a service seen from outside, the evidence is weak.";
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";

@@ -29,8 +29,7 @@ const BOUND_SHARE: f64 = 0.005;
 /// within limits.
 const MEAN_BOUND_US: f64 = 50.0;
 const MEAN_BOUND_SHARE: f64 = 0.2;
-const BOUND: &str =
-    "median off by 5 µs or 0.5 %, mean too low by that or too high by 50 µs or 20 %; the larger of each two";
+const BOUND: &str = "median off by at most 5 µs or 0.5 %, whichever is more; mean too low by at most that, or too high by at most 50 µs or 20 %, whichever is more";
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     beside(setup.options.cores, keep_awake, || checked(setup)).0

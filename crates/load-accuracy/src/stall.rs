@@ -106,8 +106,8 @@ fn compare(
     let agreement =
         if agrees { "" } else { "; the percentiles disagree with the histogram, which fails the check" };
     Ok(format!(
-        "{clients} client{}{}: distance from theory {distance:.4} (Kolmogorov–Smirnov), {delayed} requests delayed (off by {:+.2} %; a \
-         generator that counts from the sending would report {uncorrected}), p99 and above off by {:.2} % of the stall{agreement}",
+        "{clients} client{}{}: distance from theory {distance:.4} (Kolmogorov–Smirnov), {delayed} requests reported as delayed ({:+.2} %; a \
+         generator that measures from the moment of sending would report {uncorrected}), p99 and above off by {:.2} % of the stall{agreement}",
         if clients == 1 { "" } else { "s" },
         if is_at_end { ", stall to the end of the window" } else { "" },
         count_off * 100.0,

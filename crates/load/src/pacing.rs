@@ -17,8 +17,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Pacing")]
 pub struct Pacing {
-    /// Send this many requests per second, all clients together, whether or not earlier ones were answered: an open loop. A request
-    /// that is due while all connections are busy waits for one; its latency includes that
+    /// Send this many requests per second, all clients together, each when it is due, whether or not earlier ones were answered (an
+    /// open loop). If all connections are busy then, it waits for one, and its latency includes that
     #[arg(long, value_name = "N", conflicts_with = "think", group = "open")]
     pub rate: Option<Rate>,
 

@@ -58,7 +58,7 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
-    /// Workload: operations, keys and values for a key-value server (see --list) [default: get_popular, if another flag of this group is given; else the URL itself is requested]
+    /// Workload: operations, keys and values for a key-value server (see --list). Without any flag of this group the URL itself is requested [default with another flag of this group: get_popular]
     #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
     pub workload: Option<&'static Workload>,
 
@@ -107,8 +107,8 @@ pub struct Plan {
     #[arg(long = "no-preload", action = clap::ArgAction::SetFalse, help_heading = KEY_VALUE)]
     pub preload: bool,
 
-    /// How much of the values read is compared with what was written: none (only the beginning of each value; the default), all, or a share
-    /// of them as in 1%, in full
+    /// Compare the values read with what was written: none (only the first bytes of each value; the default), all (every byte), or 1% (every
+    /// byte of so many of the values)
     #[arg(long, value_name = "WHICH", default_value = "none", hide_default_value = true, help_heading = KEY_VALUE)]
     pub verify: Verify,
 

@@ -84,7 +84,7 @@ pub(super) fn evidence(
         demand_variation,
         ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
         least_rps: best(deciding.iter().copied())
-            .and_then(|row| Some(first.servers * 1e6 / row.resources[i].demand_us.filter(|us| *us > 0.0)?)),
+            .and_then(|row| Some(row.rps() / row.resources[i].utilization.filter(|share| *share > 0.0)?)),
         load_dependent: first.kind != ResourceKind::Cap && (falls || early),
         at_most_clients: usable(rows)
             .next_back()

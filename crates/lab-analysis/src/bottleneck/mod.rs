@@ -115,7 +115,8 @@ pub struct Evidence {
     pub demand_variation: Option<f64>,
     /// What it could carry at most, in requests per second: m / D.
     pub ceiling_rps: Option<f64>,
-    /// The same by its demand at the level with the most goodput: where demand falls with load, it can carry at least that.
+    /// The same by its use at the level with the most goodput, so never less than that: where demand falls with load, it can carry
+    /// at least that.
     pub least_rps: Option<f64>,
     /// Whether its demand falls as load grows: batching, or a figure that is no utilization.
     pub load_dependent: bool,
@@ -158,8 +159,10 @@ impl Evidence {
     /// The throughput at which it would be busy all the time; `None` where its demand is mostly noise.
     pub fn ceiling(&self) -> Option<Ceiling> {
         let is_known = self.kind != ResourceKind::Indication && self.utilization >= BUSY_MIN;
-        let rps = if self.load_dependent { self.least_rps } else { self.ceiling_rps };
-        rps.filter(|_| is_known).map(|rps| Ceiling { rps, or_more: self.load_dependent })
+        self.least_rps
+            .or(self.ceiling_rps)
+            .filter(|_| is_known)
+            .map(|rps| Ceiling { rps, or_more: self.load_dependent })
     }
 
     /// Whether the utilization law says that it is a limit.
@@ -277,7 +280,7 @@ fn next(evidence: &[Evidence], named: &[usize], capacity_rps: f64) -> Option<Evi
         winner.within.contains(&of.id) || winner.waiting.is_some() && of.kind == ResourceKind::Pool
     };
     let winners: Vec<&Evidence> = named.iter().map(|i| &evidence[*i]).collect();
-    let of_winners = winners.iter().filter_map(|of| of.ceiling_rps).reduce(f64::max);
+    let of_winners = winners.iter().filter_map(|of| Some(of.ceiling()?.rps)).reduce(f64::max);
     // What is seen from outside may be a resource that is counted, too.
     let is_same = |of: &Evidence, winner: &Evidence| winner.blocked.is_some() && winner.limit == of.limit;
     let is_out = |of: &Evidence| winners.iter().any(|winner| is_held(of, winner) || is_same(of, winner));

@@ -519,7 +519,7 @@ fn the_next_limit_is_never_below_the_named_one_nor_the_capacity() {
 fn what_is_hardly_busy_has_no_ceiling_and_what_does_more_when_busier_a_lower_bound() {
     let (ceiling_rps, least_rps) = (Some(100.0), Some(120.0));
     let evidence = Evidence { utilization: 0.5, ceiling_rps, least_rps, ..Evidence::default() };
-    assert_eq!(evidence.ceiling(), Some(Ceiling { rps: 100.0, or_more: false }));
+    assert_eq!(evidence.ceiling(), Some(Ceiling { rps: 120.0, or_more: false }));
     assert_eq!(Evidence { utilization: 0.01, ..evidence.clone() }.ceiling(), None);
     let batching = Evidence { load_dependent: true, ..evidence.clone() };
     assert_eq!(batching.ceiling(), Some(Ceiling { rps: 120.0, or_more: true }));

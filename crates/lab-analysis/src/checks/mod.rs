@@ -45,9 +45,9 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("the whole 95 % interval of what slowing the load generator loses is below half of the loss expected if it were the limit; if half of it is in the interval, it is enough that 0 is, too, and the generator is less than 70 % busy"),
+        .about("slowing the load generator costs less than half of what it would cost if the generator were the limit, with the whole 95 % interval; if the interval contains that half, the check passes only if it also contains 0 and the generator is less than 70 % busy"),
     check("little", "Little’s law", Low, Test::Row(row::little))
-        .about("attempts per second × (latency + think time) is within 2 % of the number of clients; in an open loop, attempts per second × service time of the requests in flight"),
+        .about("attempts per second × (latency + think time) is within 2 % of the number of clients; in an open loop, attempts per second × service time is within 2 % of the number of requests in flight"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
         .about("min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, no latency above 60 s, where the histogram ends"),
     check("errors", "errors", Medium, Test::Row(row::errors))
@@ -55,7 +55,7 @@ pub const CHECKS: &[Check] = &[
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
         .about("the time for which threads of the load generator are ready to run but have no core, or send late, is at most 1 % of the total latency"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
-        .about("goodput and latency have no trend in the window, and their 95 % intervals are at most ±1 % (goodput) and ±2 % (latency) wide: with wider intervals a trend may be hidden, and the outcome is “not checked”; in an open loop, all that is offered completes"),
+        .about("goodput and latency have no trend in the window; in an open loop, all offered requests also complete. Not checked if the 95 % intervals are wider than ±1 % (goodput) or ±2 % (latency), because a trend may be hidden"),
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))
         .about("other virtual machines take at most 0.5 % of the cores of server and generator (steal), other processes at most 5 %; no swap"),
     check("mix", "requested mix", Medium, Test::Row(row::mix))

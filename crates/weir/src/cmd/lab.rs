@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// In place of a file: the command that starts a service on the port {port}
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
-    /// In place of a file: a running service, as http://host:port/path; with --command the path to request
+    /// In place of a file: a running service, as http://host:port/path; with --command the path to request. Without a path it is a key-value server, and keys are read
     #[arg(long, value_name = "URL|PATH")]
     url: Option<String>,
     /// With --command: CPU limit of the service in cores, as in 0.5. At the end the limit is doubled, which shows whether CPU is the
@@ -69,8 +69,8 @@ pub(crate) struct Args {
     /// The measured part of each trial; overrides the file
     #[arg(long)]
     window: Option<Span>,
-    /// Multiply the durations of the file by this share, above 0 and at most 1: warm-ups (of more than 1 s, down to 1 s), windows (of more than 2 s,
-    /// down to 2 s), and the longest time of adaptive windows and searches. With less than 0.1 at most seven levels of each workload are measured. The report
+    /// Shorten the durations of the file to this share, above 0 and at most 1: warm-ups, but none to less than 1 s; windows, but none to less than
+    /// 2 s; and the longest time of adaptive windows and searches. With less than 0.1 at most seven levels of each workload are measured. The report
     /// says so
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,

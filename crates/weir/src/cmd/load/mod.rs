@@ -69,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "events", help_heading = "Output")]
     json: bool,
 
-    /// Print events as JSON lines when they happen; the report is the last one
+    /// Print each phase of the run (preload, warm-up, window) as a JSON line when it begins; the report is the last line
     #[arg(long, help_heading = "Output")]
     events: bool,
 

@@ -58,11 +58,11 @@ pub(crate) struct Args {
     pub(super) tokens: Option<PathBuf>,
 
     /// Serve the pages about the server (/metrics, /stats and /dashboard) at this address only. It also has /readyz and /healthz, but not
-    /// /kv; --listen keeps all other routes, /readyz and /healthz. On a loopback address or a Unix socket it needs no token and has no TLS. Repeatable; in WEIR_OPS_LISTEN separate them by commas, in the file write a list
+    /// /kv; everything else, and /readyz and /healthz too, is at --listen. On a loopback address or a Unix socket it needs no token and has no TLS. Repeatable; in WEIR_OPS_LISTEN separate them by commas, in the file write a list
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
-    /// Also serve the HTTP API of another system at this address; NAME is put-kv, crud, root, rpc or s3 (docs/reference.md).
+    /// Also serve the HTTP API of another system at this address; NAME is s3 (a subset of Amazon S3), or put-kv, crud, root or rpc, the APIs of the course reports' servers (docs/reference.md).
     /// Repeatable; in WEIR_COMPAT separate them by commas, in the file write a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
@@ -72,8 +72,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_S3_CREDENTIALS")]
     pub(super) s3_credentials: Option<PathBuf>,
 
-    /// Accept this name in the Host header. On a loopback address, or if this flag is given, other names are refused, except localhost,
-    /// 127.0.0.1, [::1] and the address itself. The same holds for the Origin of web pages. Repeatable; in WEIR_HOST separate them by commas, in
+    /// Accept this name in the Host header, besides localhost, 127.0.0.1, [::1] and the address itself. Without this flag any name is accepted,
+    /// except on loopback addresses. The same holds for the Origin of web pages. Repeatable; in WEIR_HOST separate them by commas, in
     /// the file write a list
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
@@ -93,7 +93,7 @@ pub(crate) struct Args {
     )]
     pub(super) store: Vec<String>,
 
-    /// Other programs write the table that --store names with table=: nothing is cached, and every read asks the database
+    /// Other programs also write the existing table that --store names (…?table=NAME): nothing is cached, and every read asks the database
     #[arg(long, env = "WEIR_FOREIGN_WRITERS", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) foreign_writers: bool,
 
@@ -134,8 +134,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES", default_value = "8MiB", value_parser = value_bytes)]
     pub(super) value_bytes: usize,
 
-    /// Memory for request bodies and values above 36KiB that are being received or sent; requests that would exceed it are answered 503
-    /// [default: a quarter of (memory of the machine or control group − --cache-bytes), at least 64MiB]
+    /// Memory for the bodies and values of all requests in progress, as far as they are above 36KiB each; requests that would exceed it are
+    /// answered 503 [default: a quarter of the memory that --cache-bytes leaves of the machine or control group, at least 64MiB]
     #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
     pub(super) memory_budget: Option<Size>,
 
@@ -185,7 +185,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT", default_value = "75s", value_parser = positive)]
     pub(super) idle_timeout: Duration,
 
-    /// How long a client may take to send the header section; a body has to arrive at 1 KiB per second or more, on average over every interval of this length
+    /// How long a client may take to send the header section. Also the interval in which a body must arrive at 1 KiB per second on average
     #[arg(long, value_name = "TIME", env = "WEIR_HEAD_TIMEOUT", default_value = "10s", value_parser = positive)]
     pub(super) head_timeout: Duration,
 
