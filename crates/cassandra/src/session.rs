@@ -199,7 +199,7 @@ impl CassandraSession {
             }
             Change::Put(row) => {
                 let Attributes { content_type, content_encoding, expires } = row.attributes();
-                let until = expires.map_or(NEVER, |at| at.0.min(NEVER as u64) as i64);
+                let until = ending(row);
                 let left = expires.map(|at| (at.since(self.clock.now()) + TTL_MARGIN).as_secs());
                 let (of, value) = ((content_type, content_encoding), row.value());
                 match left.filter(|left| *left < TTL_MAX) {
@@ -335,12 +335,19 @@ impl CassandraSession {
     }
 }
 
+/// The column `expires` of a row.
+fn ending(row: &Row) -> i64 {
+    row.attributes().expires.map_or(NEVER, |at| at.0.min(NEVER as u64) as i64)
+}
+
 /// Whether a change leaves this behind.
 fn is_of((_, expires, content_type, content_encoding, value): &Columns, change: &Change) -> bool {
     let Change::Put(row) = change else { return expires.is_none() };
     let of = row.attributes();
     let same = |text: &Option<String>, of: &str| text.as_deref().unwrap_or_default() == of;
-    same(content_type, of.content_type)
+    // A touch keeps the version.
+    *expires == Some(ending(row))
+        && same(content_type, of.content_type)
         && same(content_encoding, of.content_encoding)
         && value.as_deref() == Some(row.value())
 }
@@ -415,4 +422,24 @@ impl Session for CassandraSession {
 
 fn unsupported(what: &str) -> Error {
     Error::new(Kind::Unsupported, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::Timestamp;
+
+    #[test]
+    fn a_touch_whose_outcome_is_unknown_is_not_taken_for_made_by_its_version_and_value() {
+        let key = Key::new(b"a").unwrap();
+        let row =
+            |expires| Row::with(&key, Attributes { expires, ..Attributes::default() }, b"value", Version(7));
+        let columns =
+            |row: &Row| (Some(7), Some(ending(row)), Some(String::new()), None, Some(row.value().to_vec()));
+        let [early, late, never] = [Some(Timestamp(5)), Some(Timestamp(9)), None].map(row);
+        for (stored, asked) in [(&early, &late), (&early, &never), (&never, &late)] {
+            assert!(is_of(&columns(stored), &Change::Put(stored.clone())));
+            assert!(!is_of(&columns(stored), &Change::Put(asked.clone())));
+        }
+    }
 }

@@ -239,7 +239,11 @@ fn check_target_form(method: &str, target: &str) -> Result<bool, Reject> {
         return Err(Reject::bad("a fragment in the request target"));
     }
     let legal = match target.as_bytes() {
-        target if method == "CONNECT" => is_authority(target),
+        // Host and port (RFC 9112, 3.2.3).
+        target if method == "CONNECT" => {
+            let port = target.iter().rposition(|byte| *byte == b':').map(|at| &target[at + 1..]);
+            is_authority(target) && port.is_some_and(|port| !port.is_empty() && !port.ends_with(b"]"))
+        }
         [b'/', ..] => true,
         b"*" => method == "OPTIONS",
         _ => is_absolute(target),

@@ -53,6 +53,12 @@ impl Key {
 }
 
 /// In the order of the bytes.
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl Borrow<[u8]> for Key {
     fn borrow(&self) -> &[u8] {
         &self.0

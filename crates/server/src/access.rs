@@ -122,6 +122,24 @@ impl Access {
         self.permit(verb, key)
     }
 
+    /// The same of an operation on data whose body took its time.
+    pub(super) fn still_permits_action<K: AsRef<[u8]>>(
+        &mut self,
+        state: &PlainState,
+        action: &Action<K>,
+        begun: Instant,
+    ) -> Result<(), Failure> {
+        let is_of_data = matches!(action, Action::Data { .. } | Action::Batch { .. });
+        match (&state.tokens, &self.0) {
+            (Some(tokens), Some(accepted)) if is_of_data && begun.elapsed() >= CHECKED_MAX => {
+                let field = accepted.field.clone();
+                self.look_up(tokens, &field, Instant::now())?;
+                self.permit_action(action)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn permit_action<K: AsRef<[u8]>>(&self, action: &Action<K>) -> Result<(), Failure> {
         match action {
             Action::Data { key, operation, .. } => {

@@ -30,6 +30,8 @@ const ROUND_LINES_MAX: usize = 1024;
 const FIRST_ROUND_LINES: usize = 64;
 /// Rows and values that a batch holds at most, or one that is larger.
 const HELD_BYTES_MAX: usize = 4 << 20;
+/// What is said of a line that is refused may quote it.
+const DETAIL_BYTES_MAX: usize = 300;
 
 /// A line of the request.
 #[derive(Deserialize)]
@@ -349,7 +351,13 @@ impl<S: Stream> Answers<'_, '_, S> {
 
 /// What a line asks for; it is refused as a whole, so nothing of it has happened.
 fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> {
-    let bad = |what: String| Failure::new(400, "bad_line", what).not_applied();
+    let bad = |mut what: String| {
+        if what.len() > DETAIL_BYTES_MAX {
+            what.truncate(what.floor_char_boundary(DETAIL_BYTES_MAX));
+            what.push('…');
+        }
+        Failure::new(400, "bad_line", what).not_applied()
+    };
     let line: Line<'_> =
         serde_json::from_slice(line).map_err(|error| bad(format!("the line is no operation: {error}")))?;
     let key = json::key_of(line.key.as_deref(), line.key_b64.as_deref()).map_err(bad)?;
@@ -368,7 +376,7 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
         || line.ttl.is_some()
         || line.expires.is_some();
     if has_more && !is_put {
-        return Err(bad(format!("a {} has no value, type, encoding, ttl or expires", line.op)));
+        return Err(bad("only a put has value, type, encoding, ttl or expires".to_owned()));
     }
     let what = match line.op {
         "get" => What::Get {
@@ -409,7 +417,8 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
         }
         "delete" => What::Delete { condition: precondition(false)? },
         other => {
-            return Err(bad(format!("an operation is get, put or delete, not {}", other.escape_debug())));
+            let shown = other[..other.floor_char_boundary(DETAIL_BYTES_MAX)].escape_debug();
+            return Err(bad(format!("an operation is get, put or delete, not {shown}")));
         }
     };
     Ok(Operation { key, what, idempotency: None })
@@ -495,4 +504,23 @@ fn written(status: u16, version: Option<Version>) -> LineAnswer {
         object.insert("etag".to_owned(), json::etag(version));
     }
     LineAnswer { object, row: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_refused_is_quoted_in_part() {
+        let long = "\x7f".repeat(100_000);
+        for line in [
+            format!(r#"{{"op":"{long}","key":"a"}}"#),
+            format!(r#"{{"op":"get","key":"a","{long}":1}}"#),
+            format!(r#"{{"op":"put","key":"a","value":"","ttl":"{long}"}}"#),
+            format!(r#"{{"op":"put","key":"a","value":"","encoding":"{}"}}"#, "a,".repeat(100_000)),
+        ] {
+            let Err(failure) = operation(line.as_bytes(), 1000) else { panic!("{line}") };
+            assert!(failure.detail.len() < 2000, "{} bytes", failure.detail.len());
+        }
+    }
 }

@@ -252,6 +252,11 @@ impl<S: Stream> Connection<S> {
             Ok(body) => body,
             Err(failure) => return self.refuse(&request, &failure.closing()).await,
         };
+        if let Err(refused) = self.access.still_permits_action(&self.state, &action, request.started) {
+            let is_read = matches!(request.method, Some(Method::Get | Method::Head));
+            let refused = if is_read { refused } else { refused.not_applied() };
+            return Ok(self.answer_failure(&request, &refused));
+        }
         if !matches!(action, Action::Page(_)) {
             // Earlier answers need not wait for the store.
             self.wire.flush().await?;

@@ -9,7 +9,7 @@ use super::timeouts::End;
 use super::tokens::Verb;
 use super::watch_query::{WatchQuery, bad_cursor, push_cursor};
 use super::wire::Stream;
-use crate::tiered::{Error, Read, Tiers};
+use crate::tiered::{Error, Read, Tiered, Tiers};
 use http1::request::Method;
 use kv::Key;
 use std::io::Write;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use store::{Event, EventKind, Next, Position, Watch, Watched};
+use store::{Event, EventKind, Next, Position, Status, Watch, Watched};
 use tokio::sync::Notify;
 
 /// How long a GET that waits for a change waits for the writes that began before it.
@@ -54,7 +54,7 @@ impl Watches {
         };
         let news = Arc::new(Notify::new());
         let prefix: Box<[u8]> = prefix.into();
-        let watch = |(tier, since): (&crate::tiered::Tiered, Option<Position>)| {
+        let watch = |(tier, since): (&Tiered, Option<Position>)| {
             tier.store().watch(Watched::Prefix(prefix.clone()), since, &news)
         };
         let watches: Vec<Watch> = tiers.shards.iter().zip(since).map(watch).collect();
@@ -135,8 +135,13 @@ impl<S: Stream> Connection<S> {
             Ok(watches) => watches,
             Err(failure) => return Ok(self.answer_failure(request, &failure)),
         };
-        // What is acknowledged from now on is told.
-        while watches.watches.iter().any(Watch::is_starting) {
+        // What is acknowledged from now on is told. Once the store is lost, everyone who watches begins anew.
+        let is_starting = |watches: &Watches| {
+            let of = worker.shared.tiers.shards.iter().zip(&watches.watches);
+            let is_up = |tier: &Tiered| matches!(tier.store().status(), Status::Up(_));
+            of.into_iter().any(|(tier, watch)| watch.is_starting() && is_up(tier))
+        };
+        while is_starting(&watches) && !worker.is_draining() {
             self.wait(None, Instant::now() + Duration::from_millis(1)).await?;
         }
         write_events_head(&mut self.wire.output, request);

@@ -55,7 +55,7 @@ impl RangeRequest {
     /// The version in `If-Range`. A date is never exact enough, and a weak tag never matches.
     pub(super) fn if_version(tag: &[u8]) -> Option<Version> {
         let tag = tag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        Some(Version(std::str::from_utf8(tag).ok()?.parse().ok()?))
+        version_of_tag(tag)
     }
 
     /// Which bytes of a value of this version and length are sent; `Ok(None)`: all of it; `Err`: there are none such.
@@ -67,6 +67,10 @@ impl RangeRequest {
         if self.if_version.is_some_and(|wanted| wanted != Some(version)) {
             return Ok(None);
         }
+        if length == 0 && self.start.is_none() && self.end > Some(0) {
+            // The last bytes of nothing are there: none (RFC 9110, 14.1.2).
+            return Ok(None);
+        }
         let length = length as u64;
         let (start, end) = match (self.start, self.end) {
             (None, last) => (length.saturating_sub(last.unwrap_or(0)), length),
@@ -74,6 +78,12 @@ impl RangeRequest {
         };
         if start < end { Ok(Some(start as usize..end as usize)) } else { Err(()) }
     }
+}
+
+/// The version in an ETag without its quotes. Tags are compared by their letters: only the way this server writes a number is that number.
+pub(super) fn version_of_tag(tag: &[u8]) -> Option<Version> {
+    let version = Version(std::str::from_utf8(tag).ok()?.parse().ok()?);
+    (version.to_string().as_bytes() == tag).then_some(version)
 }
 
 impl ReadCondition {
@@ -117,9 +127,13 @@ pub(super) fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
     }
 }
 
+/// No list of codings that may be stored needs as much.
+const CONTENT_ENCODING_LIST_BYTES_MAX: usize = 1024;
+
 /// The content coding that is stored: `identity` is none.
 pub(super) fn content_encoding(fields: &[&[u8]]) -> Result<String, Failure> {
-    let lists = fields.iter().map(|field| std::str::from_utf8(field).ok().filter(|text| is_printable(text)));
+    let is_short = |text: &&str| text.len() <= CONTENT_ENCODING_LIST_BYTES_MAX && is_printable(text);
+    let lists = fields.iter().map(|field| std::str::from_utf8(field).ok().filter(is_short));
     let codings = lists.collect::<Option<Vec<&str>>>().map(|lists| {
         let codings = lists.iter().flat_map(|list| list.split(',')).map(str::trim);
         let named = codings.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"));

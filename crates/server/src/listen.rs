@@ -219,6 +219,12 @@ impl Bound {
                 // bound.
                 drop(bind_tcp_once(*address, false)?);
             }
+            if let Some(file) = &self.file
+                && identity(&file.path).ok() != Some(file.id)
+            {
+                let what = "another process took its place meanwhile";
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, what));
+            }
             self.sockets.iter().try_for_each(|socket| match socket {
                 Socket::Tcp(socket) => rustix::net::listen(socket, BACKLOG),
                 Socket::Unix(socket) => rustix::net::listen(socket, BACKLOG),
@@ -375,6 +381,13 @@ mod tests {
         std::mem::forget(first.file.take());
         drop(first);
         assert!(path.exists());
+        let second = bind(&listen, 1, &mut Vec::new()).unwrap();
+        // One that began later took it for stale: it was bound and did not listen.
+        let third = bind(&listen, 1, &mut Vec::new()).unwrap();
+        let displaced = second[0].listen().unwrap_err();
+        assert!(displaced.to_string().contains("another process took its place"), "{displaced}");
+        third[0].listen().unwrap();
+        drop(third);
         let second = bind(&listen, 1, &mut Vec::new()).unwrap();
         // Somebody else's by now.
         fs::remove_file(&path).unwrap();

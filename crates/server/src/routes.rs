@@ -4,7 +4,8 @@
 
 use super::error::Failure;
 use super::head::{
-    RangeRequest, ReadCondition, content_encoding, content_type, origin_form, refuse, ttl, wait, wrong_method,
+    RangeRequest, ReadCondition, content_encoding, content_type, origin_form, refuse, ttl, version_of_tag,
+    wait, wrong_method,
 };
 use super::list::ListQuery;
 use super::metrics::{self, Page};
@@ -283,10 +284,7 @@ fn tags(lists: &[&[u8]], strong: bool) -> Option<Vec<Version>> {
             if !matches!(rest, [] | [b',', ..]) {
                 return None;
             }
-            // Tags are compared by their letters: only the way this server writes a number is that number.
-            let version = std::str::from_utf8(inner).ok().and_then(|inner| inner.parse().ok()).map(Version);
-            let given_out = version.filter(|version| version.to_string().as_bytes() == inner);
-            if let (Some(version), false) = (given_out, is_weak && strong) {
+            if let (Some(version), false) = (version_of_tag(inner), is_weak && strong) {
                 versions.push(version);
             }
         }
@@ -415,10 +413,12 @@ mod tests {
             check("GET /kv/a", &format!("Range: {range}\r\n"), &format!("get a {expected}"));
         }
         check("GET /kv/a", "Range: bytes=0-3\r\nIf-Range: \"7\"\r\n", "get a Ok(Some(0..4))");
-        for other in ["\"8\"", "W/\"7\"", "Sun, 06 Nov 1994 08:49:37 GMT"] {
+        for other in ["\"8\"", "\"+7\"", "\"07\"", "W/\"7\"", "Sun, 06 Nov 1994 08:49:37 GMT"] {
             check("GET /kv/a", &format!("Range: bytes=0-3\r\nIf-Range: {other}\r\n"), "get a Ok(None)");
         }
         check("HEAD /kv/a", "Range: bytes=0-3\r\n", "get a None");
+        let last = |range: &[u8]| RangeRequest::of(range, None).unwrap().bytes(Version(7), 0);
+        assert_eq!((last(b"bytes=-5"), last(b"bytes=-0"), last(b"bytes=0-")), (Ok(None), Err(()), Err(())));
     }
 
     #[test]

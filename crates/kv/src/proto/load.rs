@@ -123,13 +123,17 @@ pub struct LoadReport {
     /// Of each class of failures one request with its answer; empty in reports from before there were any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureExample>,
-    /// How long at the end of the window a request was in flight and none ended, if that is longer than every latency. `None`
-    /// otherwise.
+    /// How long at the end of the window a request was in flight and none ended, if that is more than twice as long as
+    /// the longest request took. `None` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_secs: Option<f64>,
     /// How long before the end of the window the last request succeeded. `None` where none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_success_secs: Option<f64>,
+    /// How long before the end of the window the last connection failed or a request had no answer in time. `None` where none
+    /// did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_connection_fault_secs: Option<f64>,
     /// Complete answers by their status; empty in reports from before they were counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub statuses: BTreeMap<String, u64>,

@@ -73,10 +73,10 @@ impl Group {
         })
     }
 
-    /// Whether it has to be known before the commit if the key is there. `keeps_events`: what is removed is written down with it.
-    pub(super) fn asks_if_present(&self, keeps_events: bool) -> bool {
+    /// Whether it has to be known before the commit if the key is there. `is_stored`: what is removed is written down with it.
+    pub(super) fn asks_if_present(&self, is_stored: bool) -> bool {
         self.requests.iter().any(|(request, _)| {
-            request.idempotency.is_some() || keeps_events && request.intent == Intent::Delete
+            request.idempotency.is_some() || is_stored && request.intent == Intent::Delete
         })
     }
 

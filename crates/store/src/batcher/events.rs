@@ -17,8 +17,8 @@ use tokio::sync::Notify;
 const RECENT_BYTES_MAX: usize = 4 << 20;
 /// How long requests with an `Idempotency-Key` are remembered, where the store keeps no other events; and in how many bytes.
 const REPEATS: EventLog = EventLog { age: Duration::from_secs(24 * 3600), bytes: 64 << 20 };
-/// A watcher for which more waits reads on from the blocks.
-const WAITING_EVENTS_MAX: usize = 512;
+/// A watcher for which more bytes of events wait reads on from the blocks.
+const WAITING_BYTES_MAX: usize = 48 << 10;
 /// Blocks that a watcher looks through at once.
 const BLOCKS_AT_ONCE: usize = 64;
 
@@ -313,6 +313,12 @@ pub struct Event {
     pub version: Version,
 }
 
+impl Event {
+    fn bytes(&self) -> usize {
+        size_of::<Event>() + self.key.len()
+    }
+}
+
 /// Which keys are watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
@@ -361,6 +367,8 @@ struct Watcher {
 #[derive(Default)]
 struct Told {
     events: Vec<Event>,
+    /// Of the events.
+    bytes: usize,
     /// Too many: it is not told any more.
     is_behind: bool,
     is_reset: bool,
@@ -422,13 +430,15 @@ impl Watch {
     /// What it was told.
     fn take(&mut self) -> Option<Next> {
         let mut told = self.watcher.told.lock();
-        let Told { events, is_behind, is_reset } = std::mem::take(&mut *told);
+        let Told { events, is_behind, is_reset, .. } = std::mem::take(&mut *told);
         if is_reset {
             self.is_told = !is_behind;
             drop(told);
             let state = self.events.state.lock();
             // Told before it came here.
-            self.watcher.told.lock().events.clear();
+            let mut told = self.watcher.told.lock();
+            (told.events, told.bytes) = Default::default();
+            drop(told);
             self.position = state.behind();
             return Some(Next::Reset(self.position));
         }
@@ -456,7 +466,7 @@ impl Watch {
             }
             state.recent.range(from..).take(BLOCKS_AT_ONCE).cloned().collect()
         };
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         for block in &blocks {
             for (index, record) in events::records(&block.body).enumerate() {
                 let position = Position { block: block.id, records: index as u32 + 1 };
@@ -464,11 +474,13 @@ impl Watch {
                     && position > self.position
                     && self.watcher.watched.holds(record.key)
                 {
-                    if found.len() == WAITING_EVENTS_MAX {
+                    let event = Event { position, kind, key: record.key.into(), version: record.version };
+                    bytes += event.bytes();
+                    if bytes > WAITING_BYTES_MAX {
                         self.position = found.last().map_or(self.position, |last: &Event| last.position);
                         return Some(Next::Events(found));
                     }
-                    found.push(Event { position, kind, key: record.key.into(), version: record.version });
+                    found.push(event);
                 }
             }
         }
@@ -564,7 +576,8 @@ impl Watcher {
         if told.events.is_empty() {
             self.news.notify_one();
         }
-        if told.events.len() == WAITING_EVENTS_MAX {
+        told.bytes += event.bytes();
+        if told.bytes > WAITING_BYTES_MAX {
             told.is_behind = true;
             return false;
         }

@@ -245,8 +245,8 @@ impl Owner {
             if let Some(marker) = events.mark(&blocks, first, lease.now) {
                 match session.write_with(&[], Some(&marker)).await {
                     Ok(_) => blocks.push(marker),
-                    // As with a full disk: nothing that happened before can be told then.
-                    Err(error) if !error.kind().ends_session() && events.keeps_all() => blocks.clear(),
+                    // As with a full disk: nothing that happened before can be told then, but what must not happen twice is known.
+                    Err(error) if !error.kind().ends_session() && events.keeps_all() => {}
                     Err(error) => return Err(error),
                 }
             }

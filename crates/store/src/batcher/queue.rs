@@ -110,7 +110,8 @@ impl<R> Queues<R> {
     /// Whether nothing waits and nothing is in a batch.
     pub(super) fn is_idle(&self) -> bool {
         self.0.iter().all(|queue| {
-            queue.len.load(Relaxed) == 0
+            // What is no longer counted in the one is in the other.
+            queue.len.load(Acquire) == 0
                 && queue.in_flight.load(Relaxed) == 0
                 && queue.aside.lock().is_empty()
         })
@@ -204,7 +205,7 @@ impl<R> Queue<R> {
         let Line { requests, bytes } = &mut *waiting;
         let count = requests.len().min(most.saturating_sub(taken.len()));
         taken.extend(requests.drain(..count).inspect(|queued| *bytes -= queued.bytes));
-        self.len.store(requests.len(), Relaxed);
+        self.len.store(requests.len(), Release);
     }
 
     /// Takes the first requests for which `wanted` holds.
@@ -248,6 +249,8 @@ impl<R> Consumer<R> {
 
     /// Moves what waits for this worker to the end of `taken`, until that holds `most`.
     pub(super) fn take(&mut self, taken: &mut VecDeque<Queued<R>>, most: usize) {
+        // Before the queue's length falls: a hand-over waits for both.
+        self.in_flight(taken.len() + 1);
         let count = self.queues.len();
         self.turn = (self.turn + 1) % count;
         for index in (0..count).map(|index| (index + self.turn) % count) {
@@ -255,6 +258,7 @@ impl<R> Consumer<R> {
                 self.queues[index].take(taken, most);
             }
         }
+        self.in_flight(taken.len());
     }
 
     /// Takes the first requests from this worker's own queue for which `wanted` holds, also if another worker serves it: for a
@@ -292,7 +296,7 @@ impl<R> Consumer<R> {
         std::mem::swap(taken, &mut *self.own().aside.lock());
     }
 
-    /// Says how many requests this worker has in flight.
+    /// Says how many requests this worker has taken.
     pub(super) fn in_flight(&self, requests: usize) {
         self.own().in_flight.store(requests, Relaxed);
     }
@@ -317,6 +321,7 @@ impl<R> Consumer<R> {
             own.len.store(waiting.requests.len(), Relaxed);
             own.is_handed_over.store(true, Release);
         }
+        self.in_flight(0);
         self.queues[0].notify.notify_one();
         true
     }
@@ -374,6 +379,18 @@ mod tests {
         push(1, 4);
         consumers[0].release(&VecDeque::new());
         assert_eq!((taken(&mut consumers[0]), taken(&mut consumers[1])), (vec![], vec![4]));
+    }
+
+    #[test]
+    fn what_a_worker_has_taken_is_not_idle() {
+        let (queues, mut consumers) = Queues::new(1);
+        assert!(queues.is_idle() && queues.push(0, 1, 1, MOST).is_ok() && !queues.is_idle());
+        assert_eq!(taken(&mut consumers[0]), [1]);
+        assert!(!queues.is_idle());
+        consumers[0].in_flight(0);
+        assert!(queues.is_idle());
+        assert!(taken(&mut consumers[0]).is_empty());
+        assert!(queues.is_idle());
     }
 
     #[test]

@@ -187,8 +187,10 @@ async fn write<'s>(
     // What a row that has expired was replaced by has created it.
     let may_expire = shared.may_expire.load(Relaxed) && shared.config.batching == Batching::On;
     let keeps_events = shared.events.keeps_all();
+    // With all that is in the batch: the block is what is told.
+    let is_stored = keeps_events || groups.iter().any(batch::Group::is_idempotent);
     let is_read =
-        |group: &&batch::Group| may_expire || group.is_conditional() || group.asks_if_present(keeps_events);
+        |group: &&batch::Group| may_expire || group.is_conditional() || group.asks_if_present(is_stored);
     let conditional: Vec<Key> = groups.iter().filter(is_read).map(|group| group.key().clone()).collect();
     // What was waited for may have been given up, and happen yet.
     shared.status.borrow().epoch()?;
@@ -216,7 +218,6 @@ async fn write<'s>(
             return Ok((session.write(&batch::writes(groups)).await?, None));
         }
         let ticket = shared.events.begin(|| shared.next_version());
-        let is_stored = keeps_events || groups.iter().any(batch::Group::is_idempotent);
         let stored = is_stored.then(|| {
             let mut body = events::body(keeps_events);
             batch::record(groups, None, &mut body);

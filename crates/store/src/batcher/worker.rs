@@ -215,6 +215,7 @@ impl<R: Request> StoreWorker<R> {
         // Never sent. The store may be back before this worker refuses anything, and some of it is of queues that go back now.
         let error = Error::new(Kind::Unavailable, "the store was lost before this request was sent");
         fail_all(self.taken.drain(..), &error);
+        self.queue.in_flight(0);
         // Not before: what this session sent last may still be under way, and other workers serve as long as it is up.
         self.queue.release(&self.taken);
         ended
@@ -258,6 +259,7 @@ impl<R: Request> StoreWorker<R> {
             }
             let batch = self.next_batch();
             if batch.is_empty() {
+                self.queue.in_flight(0);
                 self.last = LastBatch::before_any::<R>();
                 continue;
             }
@@ -278,7 +280,7 @@ impl<R: Request> StoreWorker<R> {
             if has_more {
                 self.queue.take_back(&mut self.taken);
             }
-            self.queue.in_flight(0);
+            self.queue.in_flight(self.taken.len());
             let took = started.elapsed();
             meters.duration.record_duration(took);
             meters.busy_nanos.add(took.as_nanos() as u64);

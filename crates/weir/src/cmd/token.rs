@@ -90,10 +90,11 @@ fn add(file: &Path, entry: &str) -> Result<(), Error> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(Error::input(format_args!("cannot read {}: {error}", file.display()))),
     };
-    let new = file.with_extension("new");
+    let mut new = file.as_os_str().to_owned();
+    new.push(format!(".{}.new", std::process::id()));
+    let new = PathBuf::from(new);
     let gap = if before.is_empty() || before.ends_with("\n\n") { "" } else { "\n" };
-    let mut out =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(failed)?;
     if let Ok(old) = std::fs::metadata(file) {
         out.set_permissions(old.permissions()).map_err(failed)?;
     }

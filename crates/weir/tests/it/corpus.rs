@@ -80,6 +80,8 @@ const START_LINES: &[(Part, &str)] = &[
     (Wrong, "GET ftp://localhost/x HTTP/1.1"),
     (Wrong, "GET http://u@localhost/x HTTP/1.1"),
     (Wrong, "CONNECT /kv/x HTTP/1.1"),
+    (Wrong, "CONNECT * HTTP/1.1"),
+    (Wrong, "CONNECT localhost HTTP/1.1"),
     (Wrong, "GE\0T /kv/x HTTP/1.1"),
     (Wrong, "PRI * HTTP/2.0"),
 ];

@@ -284,6 +284,32 @@ fn what_waits_ends_with_its_token() {
     assert!(watching.stream().read(&mut [0]).is_ok_and(|bytes| bytes == 0), "the stream goes on");
 }
 
+/// A body may take its time: it is looked at again when it is there.
+#[test]
+fn a_token_that_ends_while_a_body_is_sent_writes_nothing() {
+    let tokens = Tokens::new();
+    let (short, reader) = (tokens.add("short", "--expires 3s"), tokens.add("reader", ""));
+    let server = tokens.serve(&[]);
+    let line = "{\"op\":\"put\",\"key\":\"a\",\"value\":\"value\"}\n";
+    let slow: Vec<Client> = [("PUT", "/kv/a", "value"), ("POST", "/batch", line)]
+        .into_iter()
+        .map(|(method, path, body)| {
+            let (begin, _) = body.split_at(1);
+            let mut client = server.client();
+            let fields =
+                format!("Host: localhost\r\nAuthorization: Bearer {short}\r\nContent-Length: {}", body.len());
+            client.send(format!("{method} {path} HTTP/1.1\r\n{fields}\r\n\r\n{begin}").as_bytes()).unwrap();
+            client
+        })
+        .collect();
+    until("it has expired", || ask(&mut server.client(), &short, "GET", "/kv/a").status == 401);
+    for (mut client, rest) in slow.into_iter().zip(["alue", &line[1..]]) {
+        client.send(rest.as_bytes()).unwrap();
+        assert_eq!(client.answer(false).unwrap().status, 401);
+    }
+    assert_eq!(ask(&mut server.client(), &reader, "GET", "/kv/a").status, 404);
+}
+
 fn connections(client: &mut Client, token: &str) -> f64 {
     ask(client, token, "GET", "/stats").problem()["weir_http_connections"].as_f64().unwrap()
 }
@@ -424,4 +450,10 @@ fn weir_token_prints_a_token_once_and_its_entry() {
     let twice = weir().args(["token", "ci \"x\"", "--tokens"]).arg(file.file()).output().unwrap();
     assert!(!twice.status.success());
     assert_eq!(fs::read(file.file()).unwrap(), before);
+    // Whatever the file is called.
+    let other = file.file().with_extension("new");
+    fs::write(&other, &before).unwrap();
+    let twice = weir().args(["token", "ci \"x\"", "--tokens"]).arg(&other).output().unwrap();
+    assert!(!twice.status.success());
+    assert_eq!(fs::read(&other).unwrap(), before);
 }

@@ -13,6 +13,9 @@ pub(super) fn with_chunks(value_bytes: usize) -> usize {
     value_bytes + value_bytes / 64 + (16 << 10)
 }
 
+/// Of all fields behind the last chunk.
+const TRAILER_BYTES_MAX: usize = 4096;
+
 /// Computes a checksum.
 type Algorithm = fn(&[u8]) -> Vec<u8>;
 
@@ -185,7 +188,11 @@ impl Chunks {
         let bad = |what: &'static str| Failure::new(400, "MalformedTrailerError", what);
         let mut fields = Vec::new();
         let mut signature = None;
+        let end = self.read + TRAILER_BYTES_MAX;
         while let Some(line) = self.line() {
+            if self.read > end {
+                return Err(bad("the trailers are too long"));
+            }
             if line.is_empty() {
                 continue;
             }
@@ -250,6 +257,8 @@ mod tests {
         check(&[five], &format!("5\r\nhellO\r\n{end}"), "BadDigest");
         check(&[five, trailer], "5\r\nhello\r\n0\r\n\r\n", "MalformedTrailerError");
         check(&[five], "5\r\nhello\r\n0\r\nwhat\r\n\r\n", "MalformedTrailerError");
+        let long = format!("5\r\nhello\r\n0\r\n{}\r\n", ":\n".repeat(3000));
+        check(&[five, trailer], &long, "MalformedTrailerError");
         check(&[("x-amz-decoded-content-length", "4")], "5\r\nhello\r\n0\r\n\r\n", "IncompleteBody");
         check(&[("x-amz-decoded-content-length", "101")], "0\r\n\r\n", "EntityTooLarge");
         check(&[("x-amz-decoded-content-length", "x")], "0\r\n\r\n", "InvalidArgument");

@@ -268,8 +268,13 @@ impl<S: Stream> Connection<S> {
                 self.wire.output.truncate(head_at);
                 return Ok(self.answer_failure(request, &full.into()));
             }
-            self.wire.flush().await?;
-            self.wire.send(body, &mut reservation).await?;
+            let sent = match self.wire.flush().await {
+                Ok(()) => self.wire.send(body, &mut reservation).await,
+                Err(end) => Err(end),
+            };
+            // Also if the client has left meanwhile.
+            self.wire.answered(request, status, None, None);
+            return sent.map(|_| request.keep_alive);
         }
         self.wire.answered(request, status, None, None);
         Ok(request.keep_alive)

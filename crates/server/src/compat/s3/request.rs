@@ -141,7 +141,7 @@ pub(super) fn operation(
         allow_parameters(params, &[])?;
         return match head.method {
             Method::Get => Ok(Operation::ListBuckets),
-            _ => Err(wrong_method()),
+            _ => Err(wrong_method("GET")),
         };
     }
     if name != bucket.as_bytes() {
@@ -172,13 +172,13 @@ pub(super) fn operation(
             key,
             condition: ReadCondition {
                 wait: None,
-                only_if: precondition(&if_match).unwrap_or_default(),
-                unless: precondition(&if_none_match),
+                only_if: precondition(&if_match, false).unwrap_or_default(),
+                unless: precondition(&if_none_match, true),
                 range: range.map(Box::new),
             },
         }),
         Method::Put => {
-            let condition = match (precondition(&if_match), if_none_match.as_slice()) {
+            let condition = match (precondition(&if_match, false), if_none_match.as_slice()) {
                 (None, []) => Precondition::None,
                 (Some(condition), []) => condition,
                 (None, [b"*"]) => Precondition::Absent,
@@ -196,10 +196,10 @@ pub(super) fn operation(
             })
         }
         Method::Delete if if_none_match.is_empty() => {
-            Ok(Operation::Delete { key, condition: precondition(&if_match).unwrap_or_default() })
+            Ok(Operation::Delete { key, condition: precondition(&if_match, false).unwrap_or_default() })
         }
         Method::Delete => Err(not_implemented("a DELETE takes no If-None-Match")),
-        _ => Err(wrong_method()),
+        _ => Err(wrong_method("GET, HEAD, PUT, DELETE")),
     }
 }
 
@@ -249,7 +249,7 @@ impl S3List {
                 from.ok_or_else(|| bad("the continuation-token is not from this list"))?
             }
             // Behind all keys that the last prefix stands for.
-            [Some(marker), ..] if !delimiter.is_empty() && marker.ends_with(&delimiter) => {
+            [Some(marker), ..] if is_common_prefix(marker, &prefix, &delimiter) => {
                 // Behind the last key of all there is nothing.
                 successor(marker).unwrap_or_else(|| [0xff; kv::KEY_BYTES_MAX].to_vec())
             }
@@ -267,6 +267,12 @@ impl S3List {
         };
         Ok(S3List { query, is_v2, is_encoded, begins })
     }
+}
+
+/// Whether a list answers with this in place of the keys that begin so.
+fn is_common_prefix(marker: &[u8], prefix: &[u8], delimiter: &[u8]) -> bool {
+    let Some(rest) = marker.strip_prefix(prefix).filter(|_| !delimiter.is_empty()) else { return false };
+    memchr::memmem::find(rest, delimiter).is_some_and(|at| at + delimiter.len() == rest.len())
 }
 
 impl Operation {
@@ -335,14 +341,18 @@ pub(super) fn check_fields(head: &Head<'_, '_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `If-Match` or `If-None-Match` says, if it is there. Tags that this API has not given out match nothing.
-fn precondition(lists: &[&[u8]]) -> Option<Precondition> {
+/// What `If-Match` or `If-None-Match` says, if it is there. Tags that this API has not given out match nothing. `is_weak`: a weak one
+/// counts like a strong one.
+fn precondition(lists: &[&[u8]], is_weak: bool) -> Option<Precondition> {
     match lists {
         [] => None,
         [b"*"] => Some(Precondition::Present),
         lists => {
             let tags = lists.iter().flat_map(|list| list.split(|byte| *byte == b','));
-            Some(Precondition::VersionIn(tags.filter_map(version).collect()))
+            let strong = |tag: &[u8]| {
+                version(tag.trim_ascii_start().strip_prefix(b"W/").filter(|_| is_weak).unwrap_or(tag))
+            };
+            Some(Precondition::VersionIn(tags.filter_map(strong).collect()))
         }
     }
 }
@@ -366,8 +376,8 @@ fn invalid(why: Failure) -> Failure {
     Failure::new(400, "InvalidArgument", why.detail)
 }
 
-fn wrong_method() -> Failure {
-    Failure::new(405, "MethodNotAllowed", "this resource does not take the method")
+fn wrong_method(allowed: &'static str) -> Failure {
+    Failure::new(405, "MethodNotAllowed", "this resource does not take the method").with("Allow", allowed)
 }
 
 #[cfg(test)]
@@ -475,6 +485,9 @@ mod tests {
         check("GET /weir?list-type=2&prefix=b&start-after=a", "", "list true from b limit 1000");
         check("GET /weir?marker=a&max-keys=2000", "", "list false from a\\x00 limit 1000");
         check("GET /weir?marker=a/&delimiter=/", "", "list false from a0 limit 1000");
+        // A key, and what stands for no keys of the list.
+        check("GET /weir?prefix=a/&marker=a/&delimiter=/", "", "list false from a/\\x00 limit 1000");
+        check("GET /weir?prefix=a/b/&marker=a/&delimiter=/", "", "list false from a/b/ limit 1000");
         let token = json::cursor(b"k/1");
         check(
             &format!("GET /weir?list-type=2&continuation-token={token}"),

@@ -484,3 +484,47 @@ fn a_list_waits_for_the_answers_to_what_it_has_seen() {
     written.recv().unwrap().unwrap();
     assert_eq!(page.recv().unwrap().unwrap().rows.len(), 1);
 }
+
+/// The store keeps the block for the sake of the other request, and then the block is what is told.
+#[test]
+fn a_delete_beside_a_request_with_an_idempotency_key_is_told() {
+    let (store, stage) = Scripted::new();
+    let config = Config { workers: Some(Workers { read: 1, write: 1 }), ..Config::default() };
+    let batcher = Batcher::start(Box::new(store), config, Arc::new(())).unwrap();
+    let mut watch = watching(&batcher, everything(), None);
+    let first = ["b=1", "a=0"].map(|text| write(&batcher, text));
+    let in_flight = stage.next();
+    let rest = ["b-", "c=1#x"].map(|text| write(&batcher, text));
+    in_flight.act(Act::Answer);
+    answer_all(stage);
+    first.iter().chain(&rest).for_each(|answer| drop(answer.recv().unwrap().unwrap()));
+    let mut told = events(&mut watch, 4);
+    told.sort();
+    assert_eq!(told, ["delete b", "put a", "put b", "put c"]);
+}
+
+#[test]
+fn a_watcher_waits_with_so_many_bytes_of_events_and_reads_the_rest_from_the_blocks() {
+    let (batcher, stage) = start(Some(LOG));
+    answer_all(stage);
+    let mut watch = watching(&batcher, everything(), None);
+    let long = |number: usize| Key::new(format!("{number:01000}").as_bytes()).unwrap();
+    for number in 0..200 {
+        let (sender, receiver) = mpsc::channel();
+        let (key, condition) = (long(number), Precondition::None);
+        let intent = Intent::Put(Row::new(&key, "", b"", Version::default()));
+        let reply = Reply::new(move |result, _| drop(sender.send(result)));
+        batcher.write(WriteRequest { key, intent, condition, idempotency: None, reply });
+        receiver.recv().unwrap().unwrap();
+    }
+    let mut count = 0;
+    while count < 200 {
+        let Next::Events(events) = next(&mut watch) else { panic!("a reset") };
+        let bytes: usize = events.iter().map(|event| event.key.len()).sum();
+        assert!(bytes < 64 << 10, "{bytes} bytes at once");
+        for event in events {
+            assert_eq!(*event.key, *long(count).as_bytes());
+            count += 1;
+        }
+    }
+}
