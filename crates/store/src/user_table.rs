@@ -102,6 +102,30 @@ pub(super) struct Column {
     /// What the database calls its type.
     pub(super) type_name: String,
     pub(super) kind: Type,
+    /// The most text that it holds, if that is limited.
+    pub(super) length_max: Option<Length>,
+}
+
+/// The most that a column of text holds. Databases cut spaces behind it off, without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    Characters(u64),
+    /// As UTF-8.
+    Bytes(u64),
+}
+
+impl Column {
+    /// Whether it has exactly these bytes as the text of a value.
+    fn fits(&self, bytes: &[u8]) -> bool {
+        let is_short = match self.length_max {
+            None => true,
+            Some(Length::Characters(most)) => {
+                std::str::from_utf8(bytes).is_ok_and(|text| text.chars().count() as u64 <= most)
+            }
+            Some(Length::Bytes(most)) => bytes.len() as u64 <= most,
+        };
+        is_short && self.kind.fits(bytes)
+    }
 }
 
 /// Why there is never such a row in the table `shown`, if that is so.
@@ -112,14 +136,19 @@ pub(super) fn refuses(
     key: &Key,
     row: Option<&Row>,
 ) -> Option<Error> {
-    let unfit = |what: &str, Column { name, type_name, .. }: &Column| {
-        let why = format!("the {what} does not fit the column {name} of {shown}, which is {type_name}");
+    let unfit = |what: &str, Column { name, type_name, length_max, .. }: &Column| {
+        let most = match length_max {
+            None => String::new(),
+            Some(Length::Characters(most)) => format!(" of at most {most} characters"),
+            Some(Length::Bytes(most)) => format!(" of at most {most} bytes"),
+        };
+        let why = format!("the {what} does not fit the column {name} of {shown}, which is {type_name}{most}");
         Some(Error::new(Kind::Unfit, why))
     };
-    if !key_column.kind.fits(key.as_bytes()) {
+    if !key_column.fits(key.as_bytes()) {
         return unfit("key", key_column);
     }
-    row.filter(|row| !value_column.kind.fits(row.value())).and_then(|_| unfit("value", value_column))
+    row.filter(|row| !value_column.fits(row.value())).and_then(|_| unfit("value", value_column))
 }
 
 /// A list was asked for, of a column of keys that has another order than that of the bytes.
@@ -221,5 +250,18 @@ mod tests {
             assert!(unfit.iter().all(|text| !kind.fits(text.as_bytes())), "{kind:?}");
         }
         assert!(!Type::Text.fits(b"\xff"));
+    }
+
+    #[test]
+    fn spaces_behind_the_end_of_a_column_do_not_fit() {
+        for (length_max, fit, unfit) in [
+            (Length::Characters(3), &["ab ", "\u{fc}\u{fc}\u{fc}"][..], &["ab  ", "abcd"][..]),
+            (Length::Bytes(3), &["ab ", "\u{fc} "], &["ab  ", "\u{fc}\u{fc}"]),
+        ] {
+            let (name, type_name) = (String::new(), String::new());
+            let column = Column { name, type_name, kind: Type::Text, length_max: Some(length_max) };
+            assert!(fit.iter().all(|text| column.fits(text.as_bytes())), "{length_max:?}");
+            assert!(unfit.iter().all(|text| !column.fits(text.as_bytes())), "{length_max:?}");
+        }
     }
 }

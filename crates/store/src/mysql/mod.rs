@@ -93,8 +93,10 @@ const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 WHERE one = 1";
 /// effect also if it lasts longer than the setup may.
 const FIRST_EPOCH: &str = "INSERT INTO weir_owner (one, epoch) SELECT 1, (GREATEST(
         COALESCE(MAX(version), 0), COALESCE((SELECT MAX(id) FROM weir_events), 0)) >> ?) + 1 FROM weir_kv";
-/// What the lease says of time.
-const TIME: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED),
+/// What the lease says of time. Not by local time, which has an hour twice; and the session keeps its time zone, because defaults
+/// and triggers of a table of others may use it.
+const TIME: &str =
+    "SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED),
     EXISTS (SELECT 1 FROM weir_kv WHERE expires IS NOT NULL)";
 /// Written by the server of the newest epoch when it answers no more hits.
 const RELEASE: &str = "REPLACE INTO weir_release (one, epoch) VALUES (1, ?)";
@@ -442,8 +444,9 @@ fn meaning(error: &mysql_async::Error) -> Meaning {
         (1213 | 3101, _) => Meaning::RolledBack,
         // Lock wait, interrupted, out of time.
         (1205 | 1317 | 1969 | 3024 | 3572, _) | (_, Some("40")) => Meaning::Again,
-        // A packet, a row or a blob too large for a setting; a check.
-        (1048 | 1118 | 1153 | 1301 | 1364 | 1366 | 3819 | 4025, _) | (_, Some("22" | "23")) => Meaning::Unfit,
+        // A packet, a row or a blob too large for a setting; a check; a trigger.
+        (1048 | 1118 | 1153 | 1301 | 1364 | 1366 | 1644 | 3819 | 4025, _)
+        | (_, Some("22" | "23" | "44" | "45")) => Meaning::Unfit,
         _ => Meaning::Refused,
     }
 }
@@ -493,6 +496,8 @@ mod tests {
         assert!(matches!(kind(1045, "28000"), Meaning::Login), "wrong password");
         assert!(matches!(kind(1205, "HY000"), Meaning::Again), "lock wait");
         assert!(matches!(kind(1406, "22001"), Meaning::Unfit), "too long");
+        assert!(matches!(kind(1644, "45000"), Meaning::Unfit), "a trigger");
+        assert!(matches!(kind(30001, "45000"), Meaning::Unfit), "a trigger with a number of its own");
         assert!(matches!(kind(1021, "HY000"), Meaning::Refused), "disk full");
         assert!(matches!(kind(1290, "HY000"), Meaning::ReadOnly), "read only");
         assert!(matches!(kind(1927, "70100"), Meaning::Ended), "killed");

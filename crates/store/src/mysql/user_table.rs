@@ -1,9 +1,9 @@
 //! A table of MySQL or MariaDB that others made: what it has to be like, and the statements over it.
 
 use crate::sql::Setup;
-use crate::user_table::{self, Column, Names, Type, VERSIONS, refuse};
+use crate::user_table::{self, Column, Length, Names, Type, VERSIONS, refuse};
 use crate::{Error, Kind};
-use kv::{Key, Row};
+use kv::{KEY_BYTES_MAX, Key, Row};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
@@ -42,8 +42,8 @@ pub(super) struct UserTable {
     pub(super) table: String,
     pub(super) key: Column,
     value: Column,
-    /// Of a key that is text: its character set and collation.
-    collation: Option<(String, String)>,
+    /// Of a key that is text.
+    collation: Option<String>,
     pub(super) statements: Statements,
 }
 
@@ -72,7 +72,9 @@ fn quoted(name: &str) -> String {
 struct Found {
     name: String,
     data_type: String,
+    /// Of text: its character set and collation.
     collation: Option<(String, String)>,
+    length_max: Option<Length>,
     /// Whether a row can be made without it.
     is_filled: bool,
     is_generated: bool,
@@ -109,20 +111,27 @@ impl UserTable {
         }
         let columns = "SELECT column_name, data_type, character_set_name, collation_name,
                 is_nullable = 'YES' OR column_default IS NOT NULL OR extra LIKE '%auto_increment%',
-                COALESCE(generation_expression, '') <> '', column_type LIKE '%unsigned%'
+                COALESCE(generation_expression, '') <> '', column_type LIKE '%unsigned%', character_maximum_length
             FROM information_schema.columns WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?
             ORDER BY ordinal_position";
-        type Fields = (String, String, Option<String>, Option<String>, bool, bool, bool);
+        type Fields = (String, String, Option<String>, Option<String>, bool, bool, bool, Option<u64>);
         let columns: Vec<Fields> = connection.exec(columns, (schema, name)).await?;
         let columns: Vec<Found> = columns
             .into_iter()
-            .map(|(name, data_type, charset, collation, is_filled, is_generated, is_unsigned)| Found {
-                name,
-                data_type,
-                collation: charset.zip(collation),
-                is_filled: is_filled || is_generated,
-                is_generated,
-                is_unsigned,
+            .map(|(name, data_type, charset, collation, is_filled, is_generated, is_unsigned, length)| {
+                Found {
+                    length_max: charset.as_ref().zip(length).map(|(charset, most)| {
+                        // The texts are limited in bytes, which are characters in most other sets.
+                        let is_in_bytes = data_type != "varchar" && charset.starts_with("utf8");
+                        if is_in_bytes { Length::Bytes(most) } else { Length::Characters(most) }
+                    }),
+                    name,
+                    data_type,
+                    collation: charset.zip(collation),
+                    is_filled: is_filled || is_generated,
+                    is_generated,
+                    is_unsigned,
+                }
             })
             .collect();
         let find = |name: &str| {
@@ -154,21 +163,30 @@ impl UserTable {
             ));
         }
         let column = |found: &Found, others: &str| {
-            let Found { name, data_type, is_unsigned, .. } = found;
+            let Found { name, data_type, is_unsigned, length_max, .. } = found;
             let known = TYPES.iter().find(|(known, _)| known == data_type && !is_unsigned);
             let kind = known.map(|(_, kind)| *kind).ok_or_else(|| {
                 let unsigned = if *is_unsigned { " unsigned" } else { "" };
                 let what = format!("the column {name} of {shown} is {data_type}{unsigned}; {others}");
                 Error::new(Kind::Config, what)
             })?;
-            Ok::<_, Error>(Column { name: name.clone(), type_name: data_type.clone(), kind })
+            let (name, type_name) = (name.clone(), data_type.clone());
+            Ok::<_, Error>(Column { name, type_name, kind, length_max: *length_max })
         };
         let mut key_column = column(key, "keys are varbinary, varchar, smallint, int or bigint")?;
         if let Some((charset, collation)) = &key.collation {
-            if !collation.ends_with("_bin") {
+            let why = match (charset.as_str(), collation.ends_with("_bin")) {
+                // What it lacks would be a `?`, also in another key.
+                ("utf8mb4", true) => None,
+                ("utf8mb4", false) => {
+                    Some(format!("takes different keys as equal (its collation is {collation})"))
+                }
+                _ => Some(format!("cannot hold all characters (its character set is {charset})")),
+            };
+            if let Some(why) = why {
                 let name = quoted(&key.name);
                 return refuse(format!(
-                    "the column {} of {shown} takes different keys as equal (its collation is {collation}); run ALTER TABLE {table} MODIFY {name} … CHARACTER SET {charset} COLLATE {charset}_bin",
+                    "the column {} of {shown} {why}; run ALTER TABLE {table} MODIFY {name} … CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
                     key.name
                 ));
             }
@@ -214,7 +232,7 @@ impl UserTable {
             table,
             key: key_column,
             value: value_column,
-            collation: key.collation.clone(),
+            collation: key.collation.as_ref().map(|(_, collation)| collation.clone()),
             statements: Statements::default(),
         };
         examined.statements = examined.statements();
@@ -230,9 +248,7 @@ impl UserTable {
     pub(super) fn key_of_bytes(&self, expression: &str) -> String {
         match (&self.collation, self.key.kind) {
             // A binary string is compared as such, without the index.
-            (Some((charset, collation)), _) => {
-                format!("CONVERT(CONVERT({expression} USING utf8mb4) USING {charset}) COLLATE {collation}")
-            }
+            (Some(collation), _) => format!("CONVERT({expression} USING utf8mb4) COLLATE {collation}"),
             (None, Type::Integer(_)) => format!("CAST({expression} AS SIGNED)"),
             (None, _) => expression.to_owned(),
         }
@@ -274,9 +290,10 @@ impl UserTable {
                 columns(&format!("CAST({value_out} AS BINARY)"))
             ),
             look: format!("SELECT {key_bytes}, {digest} FROM {table} t WHERE {sql_key}"),
+            // One that is no key of weir's does not count.
             list: format!(
-                "SELECT {} FROM {rows} WHERE {sql_value} IS NOT NULL AND {sql_key} >= ? AND {sql_key} < ? AND {is_live}
-                ORDER BY {sql_key} LIMIT ?",
+                "SELECT {} FROM {rows} WHERE {sql_value} IS NOT NULL AND {sql_key} >= ? AND {sql_key} < ?
+                AND LENGTH({sql_key}) BETWEEN 1 AND {KEY_BYTES_MAX} AND {is_live} ORDER BY {sql_key} LIMIT ?",
                 columns(&size)
             ),
             list_expired: format!(

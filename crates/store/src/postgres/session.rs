@@ -51,17 +51,17 @@ pub(super) struct Base {
 }
 
 impl Base {
+    /// Lists by the statement for rows that have not expired, or by that for those that have.
     pub(super) async fn list(
         &self,
         listing: &Listing,
-        list: &Statement,
-        list_expired: &Statement,
+        statement: &Statement,
     ) -> Result<Vec<Listed>, tokio_postgres::Error> {
         let (now, limit) = (listing.now.0 as i64, listing.limit as i64);
         let found = if listing.expired {
-            self.client.query(list_expired, &[&now, &limit]).await?
+            self.client.query(statement, &[&now, &limit]).await?
         } else {
-            self.client.query(list, &[&listing.from, &listing.end(), &now, &limit]).await?
+            self.client.query(statement, &[&listing.from, &listing.end(), &now, &limit]).await?
         };
         let mut listed = Vec::with_capacity(found.len());
         for row in &found {
@@ -302,7 +302,8 @@ impl Session for PostgresSession {
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
         Box::pin(async {
-            let rows = self.base.list(listing, &self.list, &self.list_expired).await;
+            let statement = if listing.expired { &self.list_expired } else { &self.list };
+            let rows = self.base.list(listing, statement).await;
             rows.map_err(|error| self.base.failure(error, Step::Read))
         })
     }

@@ -18,8 +18,8 @@ pub(super) struct UserTableSession {
     read: Statement,
     look: Statement,
     write: Statement,
-    /// Of rows that have not expired, and of those that have.
-    list: Option<(Statement, Statement)>,
+    list: Option<Statement>,
+    list_expired: Statement,
     seen: Seen,
 }
 
@@ -31,7 +31,7 @@ impl UserTableSession {
         client: Client,
         ended: JoinHandle<String>,
     ) -> Setup<UserTableSession> {
-        let Statements { read, look, write, list } = table.statements();
+        let Statements { read, look, write, list, list_expired } = table.statements();
         // It costs more than the statements, each of which is of few rows.
         client.batch_execute("SET jit = off").await?;
         Ok(UserTableSession {
@@ -39,11 +39,10 @@ impl UserTableSession {
             look: client.prepare(&look).await?,
             write: client.prepare(&write).await?,
             list: match list {
-                Some((list, expired)) => {
-                    Some((client.prepare(&list).await?, client.prepare(&expired).await?))
-                }
+                Some(list) => Some(client.prepare(&list).await?),
                 None => None,
             },
+            list_expired: client.prepare(&list_expired).await?,
             base: Base { shown, client, ended },
             table,
             seen: Seen::default(),
@@ -62,10 +61,13 @@ impl UserTableSession {
     }
 
     async fn list_now(&self, listing: &Listing) -> Result<Vec<Listed>, Error> {
-        let Some((list, list_expired)) = &self.list else {
-            return Err(no_order(&self.table.key, "bytea"));
+        let statement = match &self.list {
+            // In any order.
+            _ if listing.expired => &self.list_expired,
+            Some(list) => list,
+            None => return Err(no_order(&self.table.key, "bytea")),
         };
-        let rows = self.base.list(listing, list, list_expired).await;
+        let rows = self.base.list(listing, statement).await;
         rows.map_err(|error| self.base.failure(error, Step::Read))
     }
 
@@ -107,7 +109,8 @@ impl UserTableSession {
         match written.await {
             Ok(found) => {
                 let done = self.base.client.batch_execute("COMMIT").await;
-                done.map_err(|error| Failure::from(error).and_ended().of(&self.base.shown, Step::Commit))?;
+                // A commit that the database refuses, for a constraint that it checks last, is rolled back.
+                done.map_err(|error| self.failure(error, Step::Commit))?;
                 Ok(found)
             }
             Err(error) if error.kind().ends_session() => Err(error),

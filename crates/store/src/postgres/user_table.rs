@@ -1,9 +1,9 @@
 //! A table of PostgreSQL that others made: what it has to be like, and the statements over it.
 
 use crate::sql::Setup;
-use crate::user_table::{self, Column, Names, Type, VERSIONS, refuse};
+use crate::user_table::{self, Column, Length, Names, Type, VERSIONS, refuse};
 use crate::{Error, Kind};
-use kv::{Key, Row};
+use kv::{KEY_BYTES_MAX, Key, Row};
 use tokio_postgres::Client;
 
 pub(super) const VERSIONS_TABLE: &str = "CREATE TABLE weir_versions (
@@ -64,8 +64,9 @@ pub(super) struct Statements {
     /// Keys, and digests of their values; locks the rows.
     pub(super) look: String,
     pub(super) write: String,
-    /// Of rows that have not expired, and of those that have; where keys have the order of their bytes.
-    pub(super) list: Option<(String, String)>,
+    /// Where keys have the order of their bytes.
+    pub(super) list: Option<String>,
+    pub(super) list_expired: String,
 }
 
 /// An identifier, or a schema and one.
@@ -103,7 +104,8 @@ impl UserTable {
         let columns = "SELECT a.attname::text, t.typname::text, a.attnotnull,
                 a.atthasdef OR a.attidentity <> '', a.attgenerated <> '', coalesce(c.collisdeterministic, true),
                 EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
-                    AND i.indimmediate AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum)
+                    AND i.indimmediate AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum),
+                CASE WHEN t.typname = 'varchar' AND a.atttypmod > 0 THEN a.atttypmod - 4 END
             FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
             LEFT JOIN pg_collation c ON c.oid = a.attcollation
             WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
@@ -120,6 +122,9 @@ impl UserTable {
             let kind = TYPES.iter().find(|(known, _)| *known == type_name).map(|(_, kind)| *kind);
             let kind = kind.or((type_name == "jsonb").then_some(Type::Jsonb));
             (name, type_name, kind)
+        };
+        let length_max = |row: &tokio_postgres::Row| {
+            row.get::<_, Option<i32>>(7).map(|most| Length::Characters(most as u64))
         };
         let (key, value) = (find(&names.key)?, find(&names.value)?);
         if let Some(side) = [key, value].into_iter().find(|side| side.get(4)) {
@@ -141,7 +146,7 @@ impl UserTable {
                 ));
             }
             ((name, type_name, Some(kind)), ..) if !matches!(kind, Type::Json | Type::Jsonb) => {
-                Column { name, type_name, kind }
+                Column { name, type_name, kind, length_max: length_max(key) }
             }
             ((name, type_name, _), ..) => {
                 return refuse(format!(
@@ -156,7 +161,7 @@ impl UserTable {
                 ));
             }
             (name, type_name, Some(kind @ (Type::Bytes | Type::Text | Type::Json | Type::Jsonb))) => {
-                Column { name, type_name, kind }
+                Column { name, type_name, kind, length_max: length_max(value) }
             }
             (name, type_name, _) => {
                 return refuse(format!(
@@ -219,8 +224,10 @@ impl UserTable {
         let (columns, sizes) =
             (self.columns(&value_out), self.columns(&format!("octet_length({value_out})")));
         let is_live = format!("(s.expires IS NULL OR s.expires > $3 OR s.digest <> sha256({value_out}))");
+        // One that is no key of weir's does not count.
         let list = format!(
-            "SELECT {sizes} FROM {rows} WHERE {there} AND {sql_key} >= $1 AND {sql_key} < $2 AND {is_live} ORDER BY {sql_key} LIMIT $4"
+            "SELECT {sizes} FROM {rows} WHERE {there} AND {sql_key} >= $1 AND {sql_key} < $2
+            AND octet_length({sql_key}) BETWEEN 1 AND {KEY_BYTES_MAX} AND {is_live} ORDER BY {sql_key} LIMIT $4"
         );
         let list_expired = format!(
             "SELECT {sizes} FROM {VERSIONS} s JOIN {table} t ON {sql_key} = {}
@@ -257,8 +264,8 @@ impl UserTable {
             "SELECT {key_out}, sha256({value_out}) FROM {table} t WHERE {} ORDER BY {sql_key} FOR UPDATE",
             self.is_in("$1")
         );
-        let list = (key.kind == Type::Bytes).then_some((list, list_expired));
-        Statements { read, look, write, list }
+        let list = (key.kind == Type::Bytes).then_some(list);
+        Statements { read, look, write, list, list_expired }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Tables that others made, served as they are: what stands in them, what others write meanwhile, and what cannot work.
 
-use crate::support::{Answer, Client, Server, mariadb, postgres, until, weir};
+use crate::support::{Answer, Client, PATIENCE, Server, mariadb, postgres, until, weir};
 use lab_run::harness::DatabaseServer;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use store::{self, Kind, Part, contract};
 
@@ -205,7 +207,7 @@ fn keys_and_values_that_do_not_fit_are_refused_as_the_clients_fault() {
         (&numbers, "PUT", "/kv/2147483648", "1", "the key does not fit"),
         (&numbers, "PUT", "/kv/1", "{", "invalid input syntax for type json"),
         (&ids, "PUT", "/kv/1", "x", "which is uuid"),
-        (&ids, "PUT", uuid, "long", "value too long"),
+        (&ids, "PUT", uuid, "long", "which is varchar of at most 3 characters"),
         (&ids, "PUT", uuid, "bad", "violates check constraint"),
         (&ids, "PUT", uuid, "\0", "the value does not fit"),
     ] {
@@ -232,12 +234,18 @@ fn keys_and_values_that_do_not_fit_are_refused_as_the_clients_fault() {
 #[test]
 fn tables_of_mariadb_take_what_fits_and_see_what_others_write() {
     let database = mariadb();
-    let numbers = served(&database, "name INT PRIMARY KEY, body VARCHAR(3) NOT NULL", &["--foreign-writers"]);
+    let numbers = served(
+        &database,
+        "name INT PRIMARY KEY, body VARCHAR(3) CHARACTER SET latin1 NOT NULL",
+        &["--foreign-writers"],
+    );
     let mut client = numbers.client();
     for (method, path, body, said) in [
         ("GET", "/kv/abc", "", "column name of settings, which is int"),
         ("DELETE", "/kv/007", "", "the key does not fit"),
-        ("PUT", "/kv/1", "long", "Data too long"),
+        ("PUT", "/kv/1", "long", "which is varchar of at most 3 characters"),
+        // The character set is latin1.
+        ("PUT", "/kv/1", "\u{4e2d}", "Incorrect string value"),
         ("PUT", "/kv/1", "\0", "the value does not fit"),
     ] {
         let answer = client.ask(method, path, &[], body.as_bytes()).unwrap();
@@ -263,6 +271,168 @@ fn tables_of_mariadb_take_what_fits_and_see_what_others_write() {
 }
 
 #[test]
+fn spaces_beyond_the_length_of_a_column_were_cut_off() {
+    takes_no_more_spaces(&postgres(), "name varchar(3) PRIMARY KEY, body varchar(3)", "\u{fc}b ");
+}
+
+#[test]
+fn spaces_beyond_the_length_of_a_column_of_mariadb_were_cut_off() {
+    const NAME: &str = "name VARCHAR(3) COLLATE utf8mb4_nopad_bin PRIMARY KEY";
+    takes_no_more_spaces(&mariadb(), &format!("{NAME}, body VARCHAR(3)"), "\u{fc}b ");
+    // Which has 255 bytes.
+    let columns = format!("{NAME}, body TINYTEXT CHARACTER SET utf8mb4");
+    takes_no_more_spaces(&mariadb(), &columns, &("\u{fc}".repeat(127) + " "));
+}
+
+/// A key has three characters, and a value as many as `longest`.
+fn takes_no_more_spaces(database: &DatabaseServer, columns: &str, longest: &str) {
+    let server = served(database, columns, &[]);
+    let mut client = server.client();
+    for (path, value, status) in [
+        ("/kv/a", format!("{longest} "), 400),
+        ("/kv/abc%20%20", "x".to_owned(), 400),
+        ("/kv/a", longest.to_owned(), 201),
+        ("/kv/ab%20", "x".to_owned(), 201),
+    ] {
+        let answer = client.put(path, value.as_bytes());
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        assert!(status != 400 || answer.problem()["code"] == "unfit", "{answer:?}");
+    }
+    assert_eq!(client.get("/kv/a").text(), longest);
+    assert_eq!(client.get("/kv/ab%20").text(), "x");
+}
+
+#[test]
+fn rows_whose_keys_are_no_bytes_were_never_removed() {
+    let (postgres, mariadb) = (postgres(), mariadb());
+    for (database, kind, key) in [
+        (&postgres, "text", "a"),
+        (&postgres, "int", "7"),
+        (&postgres, "uuid", "01234567-89ab-cdef-0123-456789abcdef"),
+        (&mariadb, "VARCHAR(9) COLLATE utf8mb4_bin", "a"),
+        (&mariadb, "INT", "7"),
+    ] {
+        database.ask("DROP TABLE IF EXISTS settings").unwrap();
+        let server = served(database, &format!("name {kind} PRIMARY KEY, body text"), &[]);
+        let watch = TcpStream::connect(server.address).unwrap();
+        watch.set_read_timeout(Some(PATIENCE)).unwrap();
+        (&watch).write_all(b"GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut lines = BufReader::new(&watch).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.starts_with("id: ")), "the events begin");
+        let (path, mut client) = (format!("/kv/{key}"), server.client());
+        assert_eq!(client.ask("PUT", &path, &[("TTL", "1")], b"x").unwrap().status, 201);
+        assert!(lines.any(|line| line == "event: expire"), "{kind}");
+        assert_eq!(database.ask("SELECT count(*) FROM settings").unwrap()[0][0], "0", "{kind}");
+    }
+}
+
+#[test]
+fn a_list_ended_at_a_row_whose_key_weir_does_not_have() {
+    let (postgres, mariadb) = (postgres(), mariadb());
+    for (database, columns) in [
+        (&postgres, "name bytea PRIMARY KEY, body bytea"),
+        (&mariadb, "name VARBINARY(1025) PRIMARY KEY, body BLOB"),
+    ] {
+        let server = served(database, columns, &[]);
+        let long = "c".repeat(1025);
+        let rows = ["", "a", "b", "c", &long, "d", "e"].map(|name| format!("('{name}', 'x')"));
+        database.ask(&format!("INSERT INTO settings VALUES {}", rows.join(", "))).unwrap();
+        let (mut client, mut keys, mut after) = (server.client(), String::new(), String::new());
+        loop {
+            let page = client.get(&format!("/kv?limit=2{after}")).problem();
+            page["keys"].as_array().unwrap().iter().for_each(|entry| keys += entry["key"].as_str().unwrap());
+            let Some(next) = page["next"].as_str() else { break };
+            after = format!("&after={next}");
+        }
+        assert_eq!(keys, "abcde", "{columns}");
+    }
+}
+
+#[test]
+fn what_a_trigger_refuses_failed_the_writes_beside_it() {
+    let database = postgres();
+    let server = served(&database, "name text PRIMARY KEY, body text", &[]);
+    database
+        .ask(
+            "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF NEW.body = 'bad' THEN RAISE EXCEPTION 'it is bad'; END IF;
+                RETURN NEW;
+            END $$",
+        )
+        .unwrap();
+    let trigger =
+        "CREATE TRIGGER look BEFORE INSERT OR UPDATE ON settings FOR EACH ROW EXECUTE FUNCTION look()";
+    database.ask(trigger).unwrap();
+    writes_what_its_trigger_takes(&server);
+}
+
+#[test]
+fn what_a_trigger_of_mariadb_refuses_failed_the_writes_beside_it() {
+    let database = mariadb();
+    let server = served(&database, "name VARCHAR(9) COLLATE utf8mb4_bin PRIMARY KEY, body TEXT", &[]);
+    let trigger = "CREATE TRIGGER look BEFORE INSERT ON settings FOR EACH ROW
+        IF NEW.body = 'bad' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is bad'; END IF";
+    database.ask(trigger).unwrap();
+    writes_what_its_trigger_takes(&server);
+}
+
+/// Its trigger refuses the value `bad`.
+fn writes_what_its_trigger_takes(server: &Server) {
+    let put = |key: usize| {
+        let value = if key == 5 { "bad" } else { "good" };
+        format!("{{\"op\":\"put\",\"key\":\"{key}\",\"value\":\"{value}\"}}\n")
+    };
+    let lines: String = (0..10).map(put).collect();
+    let answer = server.client().ask("POST", "/batch", &[], lines.as_bytes()).unwrap().text();
+    let answers: Vec<serde_json::Value> =
+        answer.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (key, line) in answers[..10].iter().enumerate() {
+        assert_eq!(line["status"], if key == 5 { 400 } else { 201 }, "{key}: {answer}");
+    }
+    assert!(answers[5]["code"] == "unfit" && answer.contains("it is bad"), "{answer}");
+}
+
+#[test]
+fn a_constraint_that_failed_at_the_commit_cost_the_store() {
+    let database = postgres();
+    database.ask("CREATE TABLE other (name text PRIMARY KEY)").unwrap();
+    database.ask("INSERT INTO other VALUES ('there')").unwrap();
+    let body = "body text REFERENCES other DEFERRABLE INITIALLY DEFERRED";
+    let server = served(&database, &format!("name text PRIMARY KEY, {body}"), &[]);
+    let mut client = server.client();
+    let refused = client.ask("PUT", "/kv/a", &[("If-None-Match", "*")], b"nowhere").unwrap();
+    assert_eq!((refused.status, refused.header("weir-outcome")), (400, Some("not-applied")), "{refused:?}");
+    assert!(refused.text().contains("violates foreign key constraint"), "{}", refused.text());
+    assert_eq!(put_if(&mut client, "/kv/a", ("If-None-Match", "*"), b"there"), 201);
+}
+
+/// In the night in which clocks are put back.
+#[test]
+fn the_time_of_a_lease_was_an_hour_wrong_where_local_time_repeats() {
+    const CHANGE: u64 = 1_729_990_800;
+    let database = mariadb();
+    for zone in [
+        "time_zone VALUES (1, 'N')".to_owned(),
+        "time_zone_name VALUES ('Twice', 1)".into(),
+        "time_zone_transition_type VALUES (1, 0, 7200, 1, 'S'), (1, 1, 3600, 0, 'W')".into(),
+        format!("time_zone_transition VALUES (1, 0, 0), (1, {CHANGE}, 1)"),
+    ] {
+        database.ask(&format!("INSERT INTO mysql.{zone}")).unwrap();
+    }
+    // What a session begins with is not for those who may do everything.
+    let name = &database.ask("SELECT DATABASE()").unwrap()[0][0];
+    database.ask("CREATE USER plain@'127.0.0.1'").unwrap();
+    database.ask(&format!("GRANT ALL ON {name}.* TO plain@'127.0.0.1'")).unwrap();
+    database.ask("CREATE TABLE settings (name INT PRIMARY KEY, body TEXT)").unwrap();
+    let url = url_of(&database, "settings").replace("weir@", "plain@");
+    for now in [CHANGE - 1800, CHANGE + 1800] {
+        let begin = format!("SET time_zone = 'Twice', timestamp = {now}");
+        database.ask(&format!("SET GLOBAL init_connect = \"{begin}\"")).unwrap();
+        assert_eq!(acquire(&url).unwrap(), now * 1000);
+    }
+}
+
+#[test]
 fn a_table_of_mariadb_that_cannot_work_is_refused_with_a_remedy() {
     const BIN: &str = "name VARCHAR(9) COLLATE utf8mb4_bin PRIMARY KEY";
     let database = mariadb();
@@ -272,6 +442,10 @@ fn a_table_of_mariadb_that_cannot_work_is_refused_with_a_remedy() {
         (
             "name VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, body TEXT".into(),
             &["takes different keys as equal", "utf8mb4_general_ci", "COLLATE utf8mb4_bin"],
+        ),
+        (
+            "name VARCHAR(9) CHARACTER SET latin1 COLLATE latin1_bin PRIMARY KEY, body TEXT".into(),
+            &["cannot hold all characters", "latin1", "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"],
         ),
         (format!("{BIN}, body TEXT, must INT NOT NULL"), &["ALTER TABLE `t` ALTER `must` SET DEFAULT"]),
         (format!("{BIN}, body TEXT, other INT UNIQUE"), &["the column other of t is unique too"]),
@@ -344,13 +518,13 @@ fn a_table_that_cannot_work_is_refused_with_a_remedy() {
     acquire(&url).unwrap();
 }
 
-/// Acquires a store whose last holder may have only just gone.
-fn acquire(url: &str) -> Result<(), store::Error> {
+/// Acquires a store whose last holder may have only just gone; its time, in milliseconds.
+fn acquire(url: &str) -> Result<u64, store::Error> {
     let store = store::open(url)?;
     loop {
-        match block_on(store.acquire(Part::WHOLE)) {
+        match block_on(async { store.acquire(Part::WHOLE).await.map(|lease| lease.now.0) }) {
             Err(error) if error.kind().is_taken() || error.to_string().contains("is given twice") => {}
-            done => return done.map(drop),
+            done => return done,
         }
     }
 }
