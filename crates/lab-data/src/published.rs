@@ -331,7 +331,8 @@ fn plain_number(cell: &str, is_comma: bool) -> String {
     kept.collect()
 }
 
-/// Whether in these numbers a comma stands before the decimals: one of them has a comma that is before no group of three digits.
+/// Whether in these numbers a comma stands before the decimals: one of them has a comma that is before no group of three digits, or behind more
+/// than three.
 fn has_decimal_commas<'c>(cells: impl Iterator<Item = &'c str>) -> bool {
     let is_decimal = |cell: &str| {
         let (Some((whole, decimals)), true) = (cell.rsplit_once(','), cell.matches(',').count() == 1) else {
@@ -340,7 +341,8 @@ fn has_decimal_commas<'c>(cells: impl Iterator<Item = &'c str>) -> bool {
         let has_digits = |text: &str| text.chars().all(|of| of.is_ascii_digit()) && !text.is_empty();
         has_digits(&whole.replace('.', ""))
             && has_digits(decimals)
-            && (decimals.len() != 3 || whole.starts_with('0') || whole.contains('.'))
+            // With separators of thousands there would be one before the last three of four digits and more.
+            && (decimals.len() != 3 || whole.starts_with('0') || whole.contains('.') || whole.len() > 3)
     };
     cells.into_iter().any(is_decimal)
 }
@@ -409,6 +411,7 @@ mod tests {
         for (text, names, expected) in [
             ("Users\tReq/s\tAvg (ms)\n16\t1,234.5\t12.96\n", &[][..], (16, 1234.5, 12.96)),
             ("connections;rps;mean_ms\n16;1.234,5;12,96\n", &[], (16, 1234.5, 12.96)),
+            ("connections;rps;mean_ms\n16;1234,567;13\n", &[], (16, 1234.567, 13.0)),
             ("connections;rps;mean_ms\n1 600;1'234'567;12.96\n", &[], (1600, 1_234_567.0, 12.96)),
             ("vus,qps,mean latency ms\n16,\"12,345\",1296us\n", &[], (16, 12345.0, 1.296)),
             (

@@ -160,7 +160,7 @@ pub fn outcome(load: &LoadReport, error_ratio_max: f64, holds: bool) -> Outcome 
         // The generator fails no request.
         () if load.error_ratio > error_ratio_max => Outcome::Failed,
         // With the generator's own lateness in it, so all the more without.
-        () if load.attempts > 0 && is_kept && holds => Outcome::Passed,
+        () if load.successes > 0 && is_kept && holds => Outcome::Passed,
         () if send_lag_us > SEND_LAG * load.latency.us_p99 => {
             Outcome::Spoiled(format!("the generator sent {} late (p99)", kv::units::micros(send_lag_us)))
         }
@@ -538,6 +538,7 @@ mod tests {
             let mut load = LoadReport {
                 latency,
                 attempts: 1000,
+                successes: 1000,
                 threads: 1,
                 window_secs: 2.0,
                 schedule: Some(ScheduleReport { due: 1000, ..ScheduleReport::default() }),
@@ -554,7 +555,7 @@ mod tests {
         assert_eq!(judged(&slow), Outcome::Failed);
         assert_eq!(judged(&|load| load.error_ratio = 0.002), Outcome::Failed);
         assert_eq!(judged(&|load| load.schedule.as_mut().unwrap().over_capacity = true), Outcome::Failed);
-        assert_eq!(judged(&|load| load.attempts = 0), Outcome::Failed);
+        assert_eq!(judged(&|load| (load.attempts, load.successes) = (0, 0)), Outcome::Failed);
         assert_eq!(judged(&|load| load.schedule.as_mut().unwrap().unfinished = 51), Outcome::Failed, "hangs");
         // A server that answers errors at once makes the generator's lateness most of the latency.
         let sheds = judged(&|load| {
@@ -572,6 +573,9 @@ mod tests {
             load.cpu_secs = 1.9;
         });
         assert_eq!(busy, Outcome::Spoiled("the generator used 95 % of its cores".into()));
+        // Where any share of the requests may fail, a try in which all of them do holds nothing.
+        let all_fail = LoadReport { attempts: 1000, error_ratio: 1.0, threads: 1, ..LoadReport::default() };
+        assert_eq!(outcome(&LoadReport { window_secs: 2.0, ..all_fail }, 1.0, true), Outcome::Failed);
         let trial = Trial { failure: Some("refused".into()), ..missing() };
         let none = judge(&plan(), &SearchTrial { rate_rps: 1.0, window_secs: 2.0, trial });
         assert_eq!(none, Outcome::Missing("refused".into()));

@@ -23,8 +23,10 @@ pub(super) struct Attempt {
     /// What it is counted as.
     pub(super) kind: usize,
     pub(super) result: Outcome,
-    /// Of the answer; zero when none was complete.
+    /// Of the answer; zero when it had no complete head.
     pub(super) status: u16,
+    /// Whether all of the answer came, be it good or bad.
+    pub(super) is_complete: bool,
     /// When it was to be sent; in a closed loop, when the client was free to.
     pub(super) since: Instant,
     /// When it was sent; the same in a closed loop.

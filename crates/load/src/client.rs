@@ -171,14 +171,16 @@ impl Client {
     pub(super) fn ready(&mut self, readable: bool, closed: bool, shared: &mut Shared) -> Step {
         self.peer_closed |= closed;
         if self.state != State::InFlight || self.stream.is_none() {
-            self.unexpected_data |= match &mut self.stream {
-                // What an end brings along has to be read to be seen; of TLS not all that arrives is for us.
-                Some(stream) if closed || !stream.short_read_is_all() => {
-                    stream.read(&mut shared.scratch).is_ok_and(|bytes| bytes > 0)
-                }
-                Some(_) => readable,
-                None => false,
-            };
+            let Some(stream) = &mut self.stream else { return Step::Wait };
+            // What an end brings along has to be read to be seen; of TLS not all that arrives is for us.
+            let is_read = closed || !stream.short_read_is_all();
+            match is_read.then(|| stream.read(&mut shared.scratch)) {
+                None => self.unexpected_data |= readable,
+                Some(Ok(1..)) => self.unexpected_data = true,
+                // The server gave up a connection that nobody used: no request fails, and the next one connects anew.
+                Some(read) if (closed || read.is_ok()) && !self.unexpected_data => self.stream = None,
+                Some(_) => {}
+            }
             return Step::Wait;
         }
         if (self.sent < self.request.bytes.len() || self.stream.as_ref().is_some_and(Stream::has_unsent))
@@ -298,6 +300,7 @@ impl Client {
     /// What the complete answer means.
     pub(super) fn complete(&mut self, shared: &Shared) -> Step {
         self.rest = BACKOFF_MIN;
+        self.answer.is_complete = true;
         let result = self.answer.verdict(&self.request, shared.options.absent_is_success);
         Step::Over { result, broken: false }
     }

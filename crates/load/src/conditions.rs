@@ -164,7 +164,9 @@ pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
     }
     let most = report.errors.iter().max_by_key(|(_, count)| **count);
     let (class, _) = most.map_or(("", &0), |(class, count)| (class.as_str(), count));
-    let status = report.statuses.keys().next().map(String::as_str).unwrap_or_default();
+    // Of the answers that can be of this class the most frequent one.
+    let statuses = report.statuses.iter().filter(|(status, _)| fits(class, status));
+    let status = statuses.max_by_key(|(_, count)| **count).map_or("", |(status, _)| status.as_str());
     let what = if status.is_empty() { class.to_owned() } else { format!("{class}, status {status}") };
     let hint = match (class, status) {
         ("http_4xx", "401" | "403") => "give --user, --bearer or a --header",
@@ -184,11 +186,26 @@ pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
     Some(Error::unmet(format_args!("none of {} requests succeeded ({what})", report.attempts)).hint(hint))
 }
 
-/// Whether the server went away: in the last second nothing succeeded, and connections failed or requests had no answer.
+/// Whether an answer with this status can be a failure of this class. One of a class without a complete answer has none.
+fn fits(class: &str, status: &str) -> bool {
+    match class {
+        "http_4xx" => status.starts_with('4') && status != "429",
+        "http_5xx" => status.starts_with('5') && status != "504",
+        "http_429" => status == "429",
+        "http_503_not_applied" | "http_503_unknown" => status == "503",
+        "http_504" => status == "504",
+        "unexpected_status" => status < "400",
+        _ => ["malformed", "unexpected_body", "wrong_value", "stale_value"].contains(&class),
+    }
+}
+
+/// Whether the server went away: in the last second nothing succeeded, and after the last success connections failed or requests had no
+/// answer.
 pub fn server_is_gone(report: &LoadReport) -> Option<Error> {
     const STALLED_SECS: f64 = 1.0;
-    const CONNECTION_FAULTS: &[&str] = &["refused", "reset", "closed_early", "timeout", "slow_body", "tls"];
-    let has_failed = CONNECTION_FAULTS.iter().any(|class| report.errors.contains_key(*class));
+    // Both are counted from the end of the window: the shorter time is the later instant.
+    let failed = report.last_connection_fault_secs.zip(report.last_success_secs);
+    let has_failed = failed.is_some_and(|(fault, success)| fault < success);
     let silent = report.last_success_secs.filter(|secs| *secs >= (report.window_secs / 2.0).min(1.0));
     let stalled = report.stalled_secs.filter(|secs| *secs >= STALLED_SECS);
     let what = match (silent.filter(|_| has_failed), stalled) {
@@ -255,6 +272,21 @@ mod tests {
     }
 
     #[test]
+    fn the_status_that_is_named_is_one_of_the_class_that_is_named() {
+        let told = |errors: &[(&str, u64)], statuses: &[(&str, u64)]| {
+            let counts =
+                |of: &[(&str, u64)]| of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+            let (errors, statuses) = (counts(errors), counts(statuses));
+            let failed = LoadReport { successes: 0, errors, statuses, ..report() };
+            nothing_succeeded(&failed).unwrap().to_string()
+        };
+        let of_5xx = told(&[("http_4xx", 1), ("http_5xx", 99)], &[("404", 1), ("500", 9), ("502", 90)]);
+        assert!(of_5xx.contains("(http_5xx, status 502)"), "{of_5xx}");
+        let of_none = told(&[("http_4xx", 1), ("refused", 99)], &[("404", 1)]);
+        assert!(of_none.contains("(refused); hint: "), "{of_none}");
+    }
+
+    #[test]
     fn a_run_without_success_and_a_server_that_went_away_are_failures() {
         assert!(nothing_succeeded(&report()).is_none() && server_is_gone(&report()).is_none());
         let failed = LoadReport {
@@ -270,11 +302,14 @@ mod tests {
             error.to_string(),
             "none of 1000 requests succeeded (http_4xx, status 401); hint: give --user, --bearer or a --header"
         );
-        let away = |silent_secs, class: &str| {
-            let errors = [(class.to_owned(), 2)].into();
-            server_is_gone(&LoadReport { last_success_secs: Some(silent_secs), errors, ..report() }).is_some()
+        let away = |silent_secs, last_connection_fault_secs| {
+            let last_success_secs = Some(silent_secs);
+            let report = LoadReport { last_success_secs, last_connection_fault_secs, ..report() };
+            server_is_gone(&report).is_some()
         };
-        assert!(away(1.5, "refused") && !away(0.5, "refused") && !away(1.5, "http_5xx"));
+        assert!(away(1.5, Some(0.1)) && !away(0.5, Some(0.1)) && !away(1.5, None));
+        // That a connection failed while others still succeeded is not why nothing succeeds now.
+        assert!(!away(1.5, Some(1.6)));
         let stalled = |secs| {
             let report = LoadReport { stalled_secs: Some(secs), in_flight_at_end: 16, ..report() };
             server_is_gone(&report).map(|error| error.to_string())

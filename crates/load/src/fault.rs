@@ -46,6 +46,19 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Whether it tells of a server that is gone or silent, and not of one that says no.
+    pub(super) fn is_of_connection(self) -> bool {
+        matches!(
+            self,
+            Fault::Refused
+                | Fault::Reset
+                | Fault::ClosedEarly
+                | Fault::Timeout
+                | Fault::SlowBody
+                | Fault::Tls
+        )
+    }
+
     /// All of them with their names in reports; a fault's place here is `fault as usize`.
     pub const ALL: [(Fault, &str); 20] = [
         (Fault::Refused, "refused"),

@@ -105,9 +105,10 @@ impl RequestFlags {
         for TargetRequest { method, url, headers, body, weight } in &targets.requests {
             let path = match url.starts_with('/') {
                 true => check_path(url).map(|()| url.clone()),
+                // Also what is no URL that could be loaded, as wss: and data:.
+                false if targets.skips_others && !is_of(url, target) => continue,
                 false => match url.parse::<Target>() {
                     Ok(own) if own.origin() == target.origin() => Ok(own.path().unwrap_or("/").to_owned()),
-                    Ok(_) if targets.skips_others => continue,
                     Ok(_) => Err(format!(
                         "it is not of {}; hint: write a path, as in GET /orders/1",
                         target.origin()
@@ -154,6 +155,9 @@ impl RequestFlags {
             request.body = Some(Vec::new());
         }
         let columns = self.values.as_ref().map_or(&[][..], Values::columns);
+        if let Some(values) = &self.values {
+            check_headers(&request, values)?;
+        }
         let headers = request.headers.iter().map(|header| header.value.as_bytes());
         let parts = [request.path.as_bytes()].into_iter().chain(headers).chain(request.body.as_deref());
         for part in parts {
@@ -209,6 +213,30 @@ impl RequestFlags {
             ..OperationTemplate::default()
         }))
     }
+}
+
+/// Whether the headers are whole whichever row they take their values from.
+fn check_headers(request: &HttpRequest, values: &Values) -> Result<(), Error> {
+    let columns = values.columns();
+    for Header { name, value } in &request.headers {
+        let used = variables::columns_in(value.as_bytes(), columns).into_iter();
+        let wrong = used.filter_map(|column| Some((column, values.row_with_control(column)?)));
+        if let Some((column, row)) = wrong.min_by_key(|(_, row)| *row) {
+            let column = &columns[column];
+            return Err(Error::input(format_args!(
+                "--values: `{column}` of row {row} has a control character, and header {name} has it in it"
+            ))
+            .hint("leave the character out of the file, or the column out of the header"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a URL is of this server, be its path right or wrong.
+fn is_of(url: &str, target: &Target) -> bool {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
+    url[..end].parse::<Target>().is_ok_and(|own| own.origin() == target.origin())
 }
 
 fn has(headers: &[Header], name: &str) -> bool {
@@ -271,3 +299,83 @@ impl fmt::Display for BodyPattern {
 }
 
 kv::serde_as_text!(BodyPattern);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Plan;
+
+    /// The flags of a HAR file in which these URLs were asked for.
+    fn har(urls: &[&str]) -> RequestFlags {
+        let request = |url: &&str| TargetRequest {
+            method: "GET".into(),
+            url: (*url).to_owned(),
+            headers: Vec::new(),
+            body: None,
+            weight: 1,
+        };
+        let targets = Targets { requests: urls.iter().map(request).collect(), skips_others: true };
+        RequestFlags { targets: Some(targets), ..RequestFlags::default() }
+    }
+
+    #[test]
+    fn what_a_page_asked_of_others_is_left_out_whatever_its_scheme() {
+        let flags = har(&[
+            "http://a/x",
+            "wss://elsewhere.example/ws",
+            "data:image/png;base64,AAAA",
+            "blob:http://a/1-2-3",
+            "about:blank",
+            "http://elsewhere.example/a b",
+            "http://A:80/y?z=1",
+        ]);
+        let names = |requests: Vec<HttpRequest>| -> Vec<String> {
+            requests.into_iter().map(|request| request.name).collect()
+        };
+        let target = "http://a".parse().unwrap();
+        assert_eq!(names(flags.requests(&target).unwrap()), ["GET /x", "GET /y?z=1"]);
+        // A wrong path of the server itself is no other server's.
+        let told = har(&["http://a/b c"]).requests(&target).unwrap_err().to_string();
+        assert!(told.contains("the path has a space"), "{told}");
+    }
+
+    #[test]
+    fn a_value_with_a_line_end_is_refused_in_a_header_and_nowhere_else() {
+        let path = std::env::temp_dir().join(format!("weir-values-{}", std::process::id()));
+        std::fs::write(&path, "id,name\n1,a\n2,\"b\r\nX-Other: c\"\n").unwrap();
+        let flags = |header: &str| RequestFlags {
+            values: Some(path.to_str().unwrap().parse().unwrap()),
+            headers: vec![header.parse().unwrap()],
+            data: Some(Body(b"{{name}}".to_vec())),
+            ..RequestFlags::default()
+        };
+        let [own, other] = [flags("X-Name: {{ name }}"), flags("X-Id: {{id}}")];
+        std::fs::remove_file(&path).unwrap();
+        let target = "http://a".parse().unwrap();
+        let error = own.requests(&target).unwrap_err();
+        let told =
+            "--values: `name` of row 2 has a control character, and header X-Name has it in it; hint: ";
+        assert!(error.is_input() && error.to_string().starts_with(told), "{error}");
+        assert!(other.requests(&target).is_ok());
+    }
+
+    #[test]
+    fn servers_of_which_a_file_has_different_requests_are_not_loaded_together() {
+        let plan = |urls: &[&str], flags: RequestFlags| Plan {
+            urls: urls.iter().map(|url| url.parse().unwrap()).collect(),
+            http: flags,
+            ..clap::Parser::parse_from(["load", "http://a"])
+        };
+        let flags = har(&["http://a/1", "http://a/2", "http://b/1"]);
+        let told = plan(&["http://a", "http://b"], flags).check().unwrap_err().to_string();
+        assert!(
+            told.starts_with("--targets has other requests to http://b than to http://a; hint: "),
+            "{told}"
+        );
+        for urls in [&["http://a/1", "http://b/1"][..], &["/1", "/2"]] {
+            assert!(plan(&["http://a", "http://b"], har(urls)).check().is_ok(), "{urls:?}");
+        }
+        // Without a file each URL may have a path of its own.
+        assert!(plan(&["http://a/1", "http://b/2"], RequestFlags::default()).check().is_ok());
+    }
+}

@@ -177,7 +177,7 @@ impl Collector<'_> {
             plan,
             window: Window::of(plan, begin),
             edges: 0,
-            series: TimeSeries::new(plan.bin, threads as usize, plan.offered()),
+            series: TimeSeries::new(plan.bin, threads as usize, plan.evenly_offered()),
             total: Tally::new(plan.pacing.is_open(), plan.kind_count()),
         }
     }
@@ -368,6 +368,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         failures: tally.examples.clone(),
         stalled_secs: tally.stalled().map(|time| time.as_secs_f64()),
         last_success_secs: tally.last_success.map(|time| time.as_secs_f64()),
+        last_connection_fault_secs: tally.last_connection_fault.map(|time| time.as_secs_f64()),
         statuses: tally.statuses(),
         verify: plan.verify.to_string(),
         verified: tally.verified,

@@ -4,7 +4,7 @@ use super::dialect::{DIALECTS, Dialect};
 use super::distribution::Distribution;
 use super::http_request::{HttpRequest, RequestFlags};
 use super::mix::{self, Mix, MixEntry, Operation};
-use super::pacing::Pacing;
+use super::pacing::{Arrivals, Pacing};
 use super::seconds::SECOND;
 use super::stages::Offered;
 use super::target::Target;
@@ -262,9 +262,11 @@ impl Plan {
         names.filter(|name| seen.insert(name.clone())).collect::<Vec<_>>().join(", ")
     }
 
-    /// What an open loop offers, and how long it does so before the window.
-    pub(super) fn offered(&self) -> Option<(Offered, Duration)> {
-        self.pacing.offered().map(|offered| (offered, self.warmup))
+    /// What an open loop with even gaps offers, and how long it does so before the window. Of random arrivals only the mean number of
+    /// what is due follows from that.
+    pub(super) fn evenly_offered(&self) -> Option<(Offered, Duration)> {
+        let offered = self.pacing.offered().filter(|_| self.pacing.arrivals == Arrivals::Constant);
+        offered.map(|offered| (offered, self.warmup))
     }
 
     /// How many keys there are; at least one.
@@ -307,7 +309,7 @@ impl Plan {
     /// Whether the dialect supports all of it.
     pub(super) fn check(&self) -> Result<(), Error> {
         if !self.is_key_value() {
-            return self.urls.iter().try_for_each(|url| self.http.requests(url).map(drop));
+            return self.check_requests();
         }
         if let Some(flag) = self.http.says_what_is_asked() {
             return Err(Error::input(format_args!("{flag} cannot be used with a key-value workload"))
@@ -358,6 +360,23 @@ impl Plan {
                 "take a longer --value-size",
             ),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether each URL has its requests, and all have the same ones: what is counted goes by the place in that list.
+    fn check_requests(&self) -> Result<(), Error> {
+        let all = self.urls.iter().map(|url| self.http.requests(url)).collect::<Result<Vec<_>, Error>>()?;
+        let names = |requests: &Vec<HttpRequest>| -> Vec<(String, u32)> {
+            requests.iter().map(|request| (request.name.clone(), request.weight)).collect()
+        };
+        let is_other = |requests: &Vec<HttpRequest>| names(requests) != names(&all[0]);
+        match all.iter().position(is_other).filter(|_| self.http.targets.is_some()) {
+            None => Ok(()),
+            Some(place) => {
+                let (first, other) = (&self.urls[0], &self.urls[place]);
+                Err(Error::input(format_args!("--targets has other requests to {other} than to {first}"))
+                    .hint("give one URL, or write paths, as in GET /orders/1: those go to all servers"))
+            }
         }
     }
 

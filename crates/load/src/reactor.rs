@@ -223,6 +223,7 @@ impl Reactor {
                 kind: client.request.kind,
                 result,
                 status: client.answer.status,
+                is_complete: client.answer.is_complete,
                 since: client.intended,
                 sent: client.since,
                 first_byte: client.first_byte,

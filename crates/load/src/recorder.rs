@@ -51,9 +51,10 @@ pub(super) struct Recorder {
     /// The second that goes on, and those that are past and not taken yet.
     current: Current,
     past: Vec<Second>,
-    /// When a request ended last, and when one succeeded last.
+    /// When a request ended last, when one succeeded last, and when a connection failed last.
     last_end: Option<Instant>,
     last_success: Option<Instant>,
+    last_connection_fault: Option<Instant>,
 }
 
 impl Recorder {
@@ -67,13 +68,16 @@ impl Recorder {
             past: Vec::new(),
             last_end: None,
             last_success: None,
+            last_connection_fault: None,
         }
     }
 
     /// Counts `attempt` if it was over in the window, with its whole latency even if it began before.
     pub(super) fn record(&mut self, attempt: &Attempt) {
         let latency_ns = attempt.until.duration_since(attempt.since).as_nanos() as u64;
-        let said = (attempt.result.is_ok(), attempt.status);
+        // The head of an answer of which the rest never came is no answer.
+        let status = if attempt.is_complete { attempt.status } else { 0 };
+        let said = (attempt.result.is_ok(), status);
         self.current.record(attempt.until, latency_ns, said, &mut self.past);
         if !self.window.holds(attempt.until) {
             self.cut_off([attempt.since, attempt.sent], attempt.until);
@@ -81,7 +85,7 @@ impl Recorder {
         }
         self.last_end = Some(attempt.until);
         self.tally.attempts[attempt.kind] += 1;
-        self.tally.count_status(attempt.status);
+        self.tally.count_status(status);
         match attempt.result {
             Ok(success) => {
                 self.last_success = Some(attempt.until);
@@ -91,6 +95,9 @@ impl Recorder {
             Err(fault) => {
                 self.tally.failures.record(latency_ns);
                 self.tally.faults[fault as usize] += 1;
+                if fault.is_of_connection() {
+                    self.last_connection_fault = Some(attempt.until);
+                }
             }
         }
         self.tally.verified += u64::from(attempt.verified);
@@ -222,7 +229,9 @@ impl Recorder {
     pub(super) fn into_tally(self) -> Tally {
         let ago = |at: Option<Instant>| at.map(|at| self.window.end.saturating_duration_since(at));
         let (last_end, last_success) = (ago(self.last_end), ago(self.last_success));
-        Tally { window: self.window.length(), threads: 1, last_end, last_success, ..self.tally }
+        let last_connection_fault = ago(self.last_connection_fault);
+        let window = self.window.length();
+        Tally { window, threads: 1, last_end, last_success, last_connection_fault, ..self.tally }
     }
 }
 
@@ -253,6 +262,7 @@ mod tests {
             kind: 0,
             result,
             status: 200,
+            is_complete: true,
             since,
             sent: since,
             first_byte: None,
@@ -343,6 +353,19 @@ mod tests {
         let get = &sum.operations(&[Kind { place: 0, name: "get".into(), share: 1.0 }])[0];
         assert_eq!((get.attempts, get.successes, get.absent, get.latency.count), (8, 4, 2, 4));
         assert_eq!(sum.errors(), BTreeMap::from([("reset".into(), 2), ("http_5xx".into(), 2)]));
+    }
+
+    #[test]
+    fn the_status_of_an_answer_that_never_came_as_a_whole_is_not_counted() {
+        let window = window(10 * MS);
+        let mut recorder = closed(window);
+        let over = |result| attempt(result, window.start, window.start + MS);
+        recorder.record(&over(Err(Fault::WrongValue)));
+        for fault in [Fault::SlowBody, Fault::ClosedEarly, Fault::Reset, Fault::StreamReset] {
+            recorder.record(&Attempt { is_complete: false, ..over(Err(fault)) });
+        }
+        let tally = recorder.into_tally();
+        assert_eq!((tally.statuses(), tally.attempts()), (BTreeMap::from([("200".into(), 1)]), 5));
     }
 
     #[test]

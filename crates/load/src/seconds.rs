@@ -156,7 +156,7 @@ pub(super) struct TimeSeries {
     pending: BTreeMap<i64, Second>,
     /// The second whose bins are being added.
     so_far: Option<Second>,
-    /// Of an open loop: what is due, from the beginning of the warm-up on, and how long that is.
+    /// Of an open loop with even gaps: what is due, from the beginning of the warm-up on, and how long that is.
     offered: Option<(Offered, Duration)>,
     /// Requests sent so far.
     sent: u64,
@@ -326,6 +326,26 @@ mod tests {
         assert_eq!((report.latency_us_mean, report.latency_us_max), (2000.0, 3000.0));
         assert!((report.latency_us_p50 - 1000.0).abs() < 10.0, "{report:?}");
         assert!((report.latency_us_p99 - 3000.0).abs() < 30.0, "{report:?}");
+    }
+
+    #[test]
+    fn a_backlog_is_counted_of_even_gaps_only() {
+        let backlog = |arrivals: &str| {
+            let flags = ["--rate", "100", "--warmup", "1s", "--arrivals", arrivals];
+            let plan = crate::Plan::of_flags(&flags);
+            let (mut series, mut backlogs) = (TimeSeries::new(SECOND, 1, plan.evenly_offered()), Vec::new());
+            // One less is sent in each second than is due on average.
+            for number in -1..2 {
+                let second = Second { sent: 99, ..Second::new(number) };
+                series.add(0, &second, 9 * SECOND, &mut |event| match event {
+                    LoadEvent::Second { report, .. } => backlogs.push(report.backlog),
+                    _ => panic!("{event:?}"),
+                });
+            }
+            backlogs
+        };
+        assert_eq!(backlog("constant"), [1, 2, 3]);
+        assert_eq!(backlog("poisson"), [0, 0, 0], "more or less may have been due");
     }
 
     #[test]

@@ -40,9 +40,10 @@ pub(super) struct Tally {
     pub(super) faults: [u64; Fault::ALL.len()],
     /// One of each class.
     pub(super) examples: Vec<FailureExample>,
-    /// How long before the end of the window the last request ended, and the last one succeeded.
+    /// How long before the end of the window the last request ended, the last one succeeded, and the last connection failed.
     pub(super) last_end: Option<Duration>,
     pub(super) last_success: Option<Duration>,
+    pub(super) last_connection_fault: Option<Duration>,
     pub(super) absent: u64,
     /// Reads whose value was compared as a whole.
     pub(super) verified: u64,
@@ -119,6 +120,8 @@ impl Tally {
         }
         self.last_end = [self.last_end, other.last_end].into_iter().flatten().min();
         self.last_success = [self.last_success, other.last_success].into_iter().flatten().min();
+        let faults = [self.last_connection_fault, other.last_connection_fault];
+        self.last_connection_fault = faults.into_iter().flatten().min();
         self.absent += other.absent;
         self.verified += other.verified;
         self.connects += other.connects;

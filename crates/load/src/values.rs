@@ -1,5 +1,6 @@
 //! A file of values for variables: CSV with a line of names, or JSON lines.
 
+use super::variables::is_name;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::str::FromStr;
@@ -26,12 +27,25 @@ impl Values {
 
     fn parse(text: &str) -> Result<Values, String> {
         let values = if text.trim_start().starts_with('{') { of_json(text)? } else { of_csv(text)? };
-        match values.cells.is_empty() {
-            true => {
-                Err("it has no values; hint: a CSV file has names in its first line and values below".into())
-            }
-            false => Ok(values),
+        if values.cells.is_empty() {
+            return Err(
+                "it has no values; hint: a CSV file has names in its first line and values below".into()
+            );
         }
+        match values.columns.iter().find(|column| !is_name(column)) {
+            Some(column) => Err(format!(
+                "no variable can be called `{}`; hint: name the column with letters of ASCII, digits, blanks and _ - : .",
+                column.escape_debug()
+            )),
+            None => Ok(values),
+        }
+    }
+
+    /// The first row, counted from 1, whose value in a column cannot stand in a header.
+    pub(super) fn row_with_control(&self, column: usize) -> Option<usize> {
+        let is_control = |c: char| c.is_control() && c != '\t';
+        let mut cells = self.cells.iter().skip(column).step_by(self.columns.len());
+        cells.position(|cell| cell.contains(is_control)).map(|place| place + 1)
     }
 }
 
@@ -100,6 +114,10 @@ mod tests {
             ("id,name\n7\n", "as many values"),
             ("{\"id\":7}\n{\"no\":8}\n", "line 2: it lacks `id`"),
             ("{\"id\":7\n", "line 1: "),
+            ("id,straße\n7,a\n", "no variable can be called `straße`"),
+            ("id,\"a\nb\"\n7,a\n", "no variable can be called `a\\nb`"),
+            ("{\"a{b\":7}\n", "no variable can be called `a{b`"),
+            ("{\" a\":7}\n", "no variable can be called ` a`"),
         ] {
             let told = Values::parse(wrong).unwrap_err();
             assert!(

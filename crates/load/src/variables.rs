@@ -73,15 +73,29 @@ fn unknown(name: &str, columns: &[String]) -> String {
     format!("unknown variable {{{{{name}}}}}; hint: {hint}")
 }
 
+/// Whether a variable can be called so.
+pub(super) fn is_name(text: &str) -> bool {
+    text.trim() == text && text.bytes().all(|byte| is_of_name(&byte))
+}
+
+fn is_of_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-:. ".contains(byte)
+}
+
+/// The columns whose values stand in a part.
+pub(super) fn columns_in(text: &[u8], columns: &[String]) -> Vec<usize> {
+    let place = |name: &str| columns.iter().position(|column| column == name);
+    names(text).filter_map(|(.., name)| place(name)).collect()
+}
+
 /// What looks like a variable: where it begins and ends, and its name. Other braces are text.
 fn names(text: &[u8]) -> impl Iterator<Item = (usize, usize, &str)> {
     let mut from = 0;
     std::iter::from_fn(move || {
         while let Some(start) = memchr::memmem::find(&text[from..], b"{{").map(|at| from + at) {
             let rest = &text[start + 2..];
-            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-:. ".contains(&byte);
             let end = memchr::memmem::find(rest, b"}}");
-            let name = end.map(|end| &rest[..end]).filter(|name| name.iter().all(|byte| is_part(*byte)));
+            let name = end.map(|end| &rest[..end]).filter(|name| name.iter().all(is_of_name));
             let name = name
                 .and_then(|name| std::str::from_utf8(name).ok())
                 .map(str::trim)

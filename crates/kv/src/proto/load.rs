@@ -348,7 +348,7 @@ pub struct SecondReport {
     /// Longest.
     #[serde(default)]
     pub latency_us_max: f64,
-    /// Of an open loop: requests that were due at its end and not sent.
+    /// Of an open loop with even gaps: requests that were due at its end and not sent. 0 of others.
     #[serde(default)]
     pub backlog: u64,
 }

@@ -93,7 +93,9 @@ impl Gate {
 
     /// Whether a figure was compared, or a regression found without one.
     pub fn says_something(&self) -> bool {
-        let is_figure = |of: &Verdict| matches!(of.subject, Subject::Figure { .. });
+        let is_figure = |of: &Verdict| {
+            matches!(of.subject, Subject::Figure { .. }) && of.standing != Standing::NotComparable
+        };
         self.regressions().next().is_some() || self.verdicts.iter().any(is_figure)
     }
 

@@ -56,6 +56,7 @@ pub fn gate_headline(gate: &Gate) -> String {
         }
         _ if gate.verdicts.is_empty() => "not comparable: no level counts on both sides".to_owned(),
         _ if !undecided.is_empty() => format!("undecided: {}", listed(&undecided)),
+        _ if !gate.says_something() => "not comparable: the load generator was the limit".to_owned(),
         _ if with(Standing::NotComparable).next().is_some() => {
             format!("no regression of {margin} where it is comparable")
         }

@@ -44,6 +44,8 @@ pub(super) struct Answer {
     outcome: Option<Fault>,
     /// Whether any of it has arrived.
     begun: bool,
+    /// Whether all of it has, as far as its connection can say.
+    pub(super) is_complete: bool,
     /// The version of the value that was found, where it is kept and a field of the head says it.
     version: Vec<u8>,
     pub(super) content: Content,
@@ -81,8 +83,10 @@ impl Answer {
         self.held.clear();
         self.body = None;
         self.status = 0;
+        self.until_close = false;
         self.outcome = None;
         self.begun = false;
+        self.is_complete = false;
         self.version.clear();
         self.content.bytes = 0;
         self.content.differs = false;

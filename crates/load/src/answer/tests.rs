@@ -324,3 +324,14 @@ fn an_answer_forgets_the_one_before() {
     assert!(answer.keeps_alive());
     assert_eq!(answer.verdict(&read, false), Ok(Success::Done));
 }
+
+#[test]
+fn an_answer_that_ends_with_its_connection_says_nothing_of_how_the_next_one_ends() {
+    let read = request(Operation::Get, "k=");
+    let mut answer = Answer::default();
+    assert_eq!(answer.take(b"HTTP/1.1 200 OK\r\n\r\nk=", &read), Ok(false));
+    assert_eq!(answer.end(), Ok(()));
+    answer.reset();
+    assert_eq!(answer.take(b"HTTP/1.1 200 OK\r\nCont", &read), Ok(false));
+    assert_eq!(answer.end(), Err(Fault::ClosedEarly));
+}

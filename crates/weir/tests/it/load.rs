@@ -26,6 +26,8 @@ pub(super) enum Reply {
     ValueThenClose,
     /// The same, then the connection ends without a word.
     ValueThenVanish,
+    /// The same, but the connection ends a moment later.
+    ValueThenLeave,
     /// The same without a length: the body ends with the connection.
     ValueUntilClose,
     /// As a key-value store does, but a read brings what was there before the last write.
@@ -186,9 +188,11 @@ fn converse(
                 },
                 _ => status(if state.values.remove(&key).is_some() { 204 } else { 404 }),
             },
-            Reply::Value | Reply::ValueThenVanish | Reply::Afterthought | Reply::Farewell => {
-                ok(of_key.as_bytes())
-            }
+            Reply::Value
+            | Reply::ValueThenVanish
+            | Reply::ValueThenLeave
+            | Reply::Afterthought
+            | Reply::Farewell => ok(of_key.as_bytes()),
             Reply::Chunks => {
                 let (start, end) = of_key.split_at(3);
                 let chunk = |part: &str| format!("{:x}\r\n{part}\r\n", part.len());
@@ -220,6 +224,10 @@ fn converse(
         writer.write_all(&answer)?;
         if reply == Reply::Afterthought {
             writer.write_all(b"and more")?;
+        }
+        if reply == Reply::ValueThenLeave {
+            // Long enough for the client to have the answer and to think.
+            thread::sleep(Duration::from_millis(50));
         }
         if reply == Reply::Farewell {
             writer.write_all(&status(408))?;
@@ -345,6 +353,7 @@ fn every_fault_is_counted_in_its_class_and_never_as_goodput() {
     check(&[(Reply::Reset, Some("reset"))]);
     check(&[(Reply::ShortBody, Some("closed_early"))]);
     check(&[(Reply::ShortHead, Some("closed_early"))]);
+    check(&[(Reply::ValueUntilClose, None), (Reply::ShortHead, Some("closed_early"))]);
     check(&[(Reply::ShortThenReset, Some("reset"))]);
     check(&[(Reply::TwoLengths, Some("wrong_length"))]);
     check(&[(Reply::LongBody, Some("wrong_length"))]);
@@ -402,6 +411,16 @@ fn a_connection_closed_without_a_word_resets_the_request_that_follows() {
 }
 
 #[test]
+fn a_connection_closed_while_its_client_thinks_costs_no_error() {
+    let server = Server::start(|_| Reply::ValueThenLeave);
+    // Longer than the server stays.
+    let pacing = Pacing { think: "1s".parse().unwrap(), ..Pacing::default() };
+    let report = run_for(3, &Plan { pacing, ..plan(server.address, "get_popular") });
+    assert_eq!((report.successes, report.errors.len()), (report.attempts, 0), "{report:?}");
+    assert_eq!((report.connects, report.backoff_secs), (report.attempts, 0.0), "{report:?}");
+}
+
+#[test]
 fn a_server_that_never_answers_is_given_up() {
     let server = Server::start(|_| Reply::Silence);
     let plan = Plan { timeout: Duration::from_millis(20), ..plan(server.address, "get_popular") };
@@ -423,6 +442,8 @@ fn a_body_that_does_not_end_is_told_from_an_answer_that_does_not_begin() {
     let errors = [("slow_body".to_owned(), report.attempts - silent), ("timeout".to_owned(), silent)];
     assert_eq!(report.errors, errors.into());
     assert_eq!(report.successes, 0);
+    // The head of an answer is none.
+    assert!(report.statuses.is_empty(), "{report:?}");
 }
 
 #[test]

@@ -239,6 +239,27 @@ fn find_rate() {
     assert!(stderr.starts_with("error: no rate was found at which the conditions hold; hint: "), "{stderr}");
 }
 
+/// The lines of all requests, over all connections.
+fn lines_of(server: &Server) -> Vec<String> {
+    server.state.lock().unwrap().lines.concat()
+}
+
+#[test]
+fn the_tries_of_a_search_do_not_repeat_each_others_requests() {
+    for search in [&["--find-rate=p50<10s", "--within=4s"][..], &["--find-capacity", "--within=9s"]] {
+        let server = Server::start(|_| Reply::Status(200));
+        let url = format!("http://{}/kv/{{{{uuid}}}}", server.address);
+        // How the search ends depends on the machine.
+        let (.., stderr) = weir_load(&[&[&url, "--clients=2", "--warmup=0s"], search].concat());
+        let mut lines = lines_of(&server);
+        let count = lines.len();
+        assert!(count > 100, "{stderr}");
+        lines.sort();
+        lines.dedup();
+        assert_eq!(lines.len(), count, "{search:?}: {stderr}");
+    }
+}
+
 #[test]
 fn the_highest_throughput_is_found_over_numbers_of_clients() {
     let service = Service::start();

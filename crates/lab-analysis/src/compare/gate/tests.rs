@@ -264,4 +264,24 @@ fn a_generator_at_its_limit_leaves_only_processor_time() {
     let gate = judged(&all);
     assert_eq!(standing(&gate, "goodput_rps"), Standing::NotComparable);
     assert_ne!(standing(&gate, "cpu_us_per_attempt"), Standing::NotComparable);
+    assert!(gate.says_something());
+}
+
+#[test]
+fn a_gate_of_which_nothing_is_comparable_says_nothing() {
+    let mut all = pairs(6, 0.001);
+    busy_generator(&mut all[1]);
+    // As of a service whose processor time is not known.
+    for trial in all.iter_mut().flat_map(|of| &mut of.trials) {
+        for counters in [&mut trial.opened.counters, &mut trial.closed.counters] {
+            counters.retain(|name, _| !name.ends_with(".cpu_secs"));
+        }
+    }
+    for of in &mut all {
+        of.workloads.retain(|workload| workload.name == "get");
+        of.trials.retain(|trial| trial.workload == "get");
+    }
+    let gate = judged(&all);
+    assert!(gate.verdicts.iter().all(|of| of.standing == Standing::NotComparable), "{gate:#?}");
+    assert!(!gate.verdicts.is_empty() && !gate.says_something(), "{gate:#?}");
 }

@@ -164,3 +164,31 @@ impl Progress for Watch {
         is_hopeless || gate.is_decided() || is_over
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_with_which_every_trial_would_fail_are_refused_before_the_first() {
+        let services =
+            ["base", "new"].map(|name| Service::of_url(Some(name), "http://127.0.0.1:1/x").unwrap());
+        let (warmup, window) = ("1s".to_owned(), "1s".to_owned());
+        let length = Length { levels: &[1], repetitions: 1, warmup, window, is_checked: false, quota: None };
+        let planned = |flags: &[&str]| {
+            let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+            experiment("compare", &services, &length, &flags).map(drop)
+        };
+        for (flags, told) in [
+            (&["--stages", "1s:5/s"][..], "cannot be used with"),
+            (&["--json"], "cannot be used with"),
+            (&["--duration", "5s"], "cannot be used multiple times"),
+        ] {
+            let error = planned(flags).unwrap_err();
+            assert!(error.is_input() && error.to_string().contains(told), "{flags:?}: {error}");
+        }
+        for flags in [&["--rate", "5"][..], &["--window", "5s"], &["--seed=2", "--threads", "2"]] {
+            assert!(planned(flags).is_ok(), "{flags:?}");
+        }
+    }
+}

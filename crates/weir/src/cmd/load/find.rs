@@ -92,6 +92,8 @@ pub(super) fn rate(
         plan.pacing = Pacing { rate: Some(Rate(next.rate_rps)), ..plan.pacing };
         plan.warmup = Duration::from_secs_f64(next.warmup_secs);
         plan.window = Duration::from_secs_f64(next.window_secs);
+        // The same requests again would find what the last try left in a cache.
+        plan.seed = plan.seed.wrapping_add(1);
         let tried = Instant::now();
         let report = run(&plan)?;
         let outcome = search::outcome(&report, error_ratio, is_broken.met(&report).is_empty());
@@ -240,6 +242,8 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
                 break;
             }
             plan.clients = clients;
+            // As above: each run asks for something else.
+            plan.seed = plan.seed.wrapping_add(1);
             let report = run(&plan)?;
             load::nothing_succeeded(&report).map_or(Ok(()), Err)?;
             // The keys are there now.

@@ -7,7 +7,7 @@ use crate::cmd::{counted, note};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kv::proto::{LoadEvent, SecondReport};
 use kv::units;
-use load::{Pacing, Plan};
+use load::{Arrivals, Pacing, Plan};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -144,12 +144,18 @@ impl State {
         };
         // The last one tells how it is now.
         let backlog = seconds.last().map_or(0, |second| second.backlog);
+        // Of random arrivals none is counted.
+        let backlog = match self.pacing.arrivals {
+            Arrivals::Constant => format!(", backlog {backlog}"),
+            Arrivals::Poisson => String::new(),
+        };
         let since = (second + 1).max(0).unsigned_abs().saturating_sub(seconds.len() as u64);
         let since = Duration::from_secs(since);
         let (since, length) = (self.warmup + since, Duration::from_secs(seconds.len() as u64));
-        let offered = self.pacing.offered_rps(since, length).map_or_else(String::new, |rate| {
-            format!(" of {} offered, backlog {backlog}", units::short(rate))
-        });
+        let offered = self
+            .pacing
+            .offered_rps(since, length)
+            .map_or_else(String::new, |rate| format!(" of {} offered{backlog}", units::short(rate)));
         let statuses = std::mem::take(&mut self.statuses).into_iter().filter(|_| self.has_statuses);
         let statuses: String = statuses.map(|(status, count)| format!("  {status} × {count}")).collect();
         format!(
@@ -233,6 +239,9 @@ mod tests {
         let line = state.hear(&event, false).unwrap();
         assert!(line.contains("1.50k req/s of 2.00k offered, backlog 7  p50 "), "{line}");
         assert!(line.ends_with("  3 errors  200 × 1500  503 × 3"), "{line}");
+        state.pacing.arrivals = Arrivals::Poisson;
+        let line = hear(&mut state, 1, second(1500, 3, 100.0)).unwrap();
+        assert!(line.contains("1.50k req/s of 2.00k offered  p50 "), "{line}");
     }
 
     #[test]

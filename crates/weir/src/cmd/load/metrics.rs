@@ -15,6 +15,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a peer may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long to wait after a connection could not be taken.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// No request for a page is longer.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// Where a collector listens for OTLP over HTTP, and for what.
@@ -110,12 +112,7 @@ impl Page {
         let report = LoadReport { format: FORMAT, ..LoadReport::default() };
         let text = Arc::new(Mutex::new(prometheus(&report)));
         let shown = Arc::clone(&text);
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                // A client that went away asks again.
-                let _ = answer(stream, &shown);
-            }
-        });
+        thread::spawn(move || answer_all(listener.incoming(), &shown));
         Ok(Page { text, report, plan: plan.clone() })
     }
 
@@ -152,6 +149,17 @@ impl Page {
             ..Latency::default()
         };
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = prometheus(report);
+    }
+}
+
+/// Answers each of these connections. That one could not be taken, as without a free file descriptor, is not the end.
+fn answer_all(streams: impl Iterator<Item = io::Result<TcpStream>>, text: &Mutex<String>) {
+    for stream in streams {
+        match stream {
+            // A client that went away asks again.
+            Ok(stream) => drop(answer(stream, text)),
+            Err(_) => thread::sleep(ACCEPT_AGAIN),
+        }
     }
 }
 
@@ -299,4 +307,22 @@ fn otlp(plan: &Plan, report: &LoadReport, now: SystemTime) -> Value {
         "resource": { "attributes": resource },
         "scopeMetrics": [{ "scope": { "name": "weir", "version": version }, "metrics": metrics }],
     }] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_still_served_after_a_connection_could_not_be_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let taken = listener.accept().map(|(stream, _)| stream);
+        let failed = Err(io::Error::other("too many open files"));
+        answer_all([failed, taken].into_iter(), &Mutex::new("all of it".to_owned()));
+        let mut answered = String::new();
+        client.read_to_string(&mut answered).unwrap();
+        assert!(answered.starts_with("HTTP/1.1 200 OK\r\n") && answered.ends_with("all of it"), "{answered}");
+    }
 }
