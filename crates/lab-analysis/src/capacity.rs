@@ -71,6 +71,8 @@ pub struct Decline {
 const HALF_WIDTH: f64 = 0.03;
 /// Goodput that stays above this share of the best, while the clients double, no longer rises as it should.
 pub(super) const SHOULDER: f64 = 0.85;
+/// Goodput that grows by more than this factor as the clients double still rises.
+const RISES: f64 = 1.15;
 /// So many of them make a plateau, and so many a knee.
 pub const LEVELS: usize = 3;
 
@@ -110,7 +112,7 @@ fn not_reached(rows: &[Row], best: usize) -> Capacity {
     // Not the next lower level: one that was disturbed makes no rise.
     let more = best_of(usable(&rows[..best])).is_some_and(|below| {
         let doublings = (f64::from(level) / f64::from(below.level)).log2();
-        below.rps() < SHOULDER.powf(doublings) * rps.mean
+        rps.mean > RISES.powf(doublings) * below.rps()
     });
     let rising = more && !rows[best + 1..].iter().any(Row::usable);
     Capacity::NotReached { rps, level, rising }

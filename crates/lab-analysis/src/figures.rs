@@ -3,7 +3,7 @@
 //! A figure is a row of [`FIGURES`]. Nothing is concluded from them here; they are printed.
 
 use Group::{Databases, Disk, Pressure, Processes};
-use How::{Gauge, Growth, PerAttempt, PerSecond};
+use How::{Gauge, Growth, PerAttempt, PerSecond, Share};
 use kv::proto::LoadReport;
 use lab_data::results::{Reading, Run, Trial};
 use serde::Serialize;
@@ -45,6 +45,8 @@ pub enum How {
     /// Growth of a counter over the time between the readings, times a unit. Of seconds in a state that is the mean
     /// number in it.
     PerSecond(f64),
+    /// Growth of a counter of seconds over the time between the readings, in per cent; at most 100, where several cores are summed.
+    Share,
     /// Growth of a counter over the attempts of the window.
     PerAttempt,
     /// Growth of a counter.
@@ -103,7 +105,7 @@ pub const FIGURES: &[Figure] = &[
         .but(SAMPLING),
     figure("pressure_some_percent", Pressure, "some thread waited", "% of the time", "*.some_secs", SHARE),
     figure("pressure_all_percent", Pressure, "all threads waited", "% of the time", "*.full_secs", SHARE),
-    figure("throttled_percent", Pressure, "throttled", "% of the time", "*.throttled_secs", SHARE),
+    figure("throttled_percent", Pressure, "throttled", "% of the time", "*.throttled_secs", Share),
 ];
 
 const fn figure(
@@ -163,6 +165,7 @@ fn value(how: How, trial: &Trial, load: &LoadReport, name: &str) -> Option<f64> 
     let gauge = |reading: &Reading| reading.gauges.get(name).copied();
     Some(match how {
         PerSecond(unit) => trial.per_sec(name)? * unit,
+        Share => (trial.per_sec(name)? * 100.0).min(100.0),
         PerAttempt => trial.per_sec(name)? * trial.elapsed_secs / load.attempts as f64,
         Growth => trial.growth(name)?,
         Gauge => (gauge(&trial.opened)? + gauge(&trial.closed)?) / 2.0,

@@ -32,6 +32,13 @@ pub struct Effect {
     pub shown: Shown,
 }
 
+impl Effect {
+    /// Whether more may go through, not less.
+    pub fn is_raise(&self) -> bool {
+        self.change.factor.is_some_and(|factor| factor < 1.0)
+    }
+}
+
 /// What follows from making a resource slower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
@@ -44,13 +51,17 @@ pub enum Shown {
 }
 
 impl Shown {
-    /// The same of a change that raises what may go through: what a limit gains is the mirror image of a loss.
+    /// The same of a change that raises what may go through: what a limit gains is the mirror image of a loss. A gain that is too small
+    /// tells nothing: the next limit, as the cores under a quota, may be near.
     fn of_change(loss: &Estimate, expected: f64, as_delay: f64, busy: f64) -> Shown {
         if expected >= 0.0 {
             return Shown::of(loss, expected, as_delay, busy);
         }
         let gain = Estimate { mean: -loss.mean, low: -loss.high, high: -loss.low, ..*loss };
-        Shown::of(&gain, -expected, as_delay, busy)
+        match Shown::of(&gain, -expected, as_delay, busy) {
+            Shown::NotLimit => Shown::Undecided,
+            shown => shown,
+        }
     }
 
     /// A limit loses `expected`, what is no limit nothing: the interval of the loss lies on one side of the middle between them. Where

@@ -69,5 +69,9 @@ pub(super) fn outside(ran: &[Run]) -> Option<Outside> {
     let observed = secs.remove(OBSERVED).filter(|secs| *secs > 0.0)?;
     let short = |name: &str| name.trim_start_matches("outside.").trim_end_matches("_secs").to_owned();
     seen.waiting = secs.iter().map(|(name, secs)| (short(name), secs / observed)).collect();
+    if let Some(closed) = seen.waiting.get_mut("window_closed") {
+        // It is a sum over the connections: of one client it is a share of the time.
+        *closed /= f64::from(ran.first()?.0.level.max(1));
+    }
     Some(seen)
 }

@@ -429,8 +429,8 @@ pub const NOT_IMPOSED: &str = "not imposed: ";
 
 /// How the names of what a server counts itself begin.
 const SERVERS_OWN: &str = "stats.";
-/// Its own clock, in seconds since it was started.
-const SERVERS_CLOCK: &str = "stats.weir_uptime_seconds";
+/// Its own clock, in seconds since it was started; of several servers one of them.
+pub const SERVERS_CLOCK: &str = "stats.weir_uptime_seconds";
 
 impl Trial {
     /// What it measured. `None` of a trial that failed, whatever the generator saw: its target died, or was not what it had to be.

@@ -132,13 +132,18 @@ fn limit(found: &WorkloadFindings) -> Answer {
             answer("limit", format!("{named}, {busy} (suspected)"), [next])
         }
         Grade::Suspected => {
-            let (clients, most) = bottleneck.named[0].at_most_clients.unwrap_or_default();
-            let busy = format!("{} busy at {}", percent(most, 0), count(clients, "client"));
+            let at_most = bottleneck.named[0].at_most_clients;
+            let at_most = at_most
+                .map(|(clients, most)| format!("{} busy at {}", percent(most, 0), count(clients, "client")));
+            let busy = at_most.unwrap_or(busy);
             answer("limit", format!("{named}, {busy} (suspected)"), [next])
         }
         Grade::Delay if is_outside => {
             let more = Some("more clients help".to_owned());
             answer("limit", format!("a delay: {named}, {busy}"), [more, next])
+        }
+        Grade::Delay if bottleneck.because.iter().any(|of| matches!(of, Reason::OneClient)) => {
+            said("unknown", "one client waits for nobody; more clients show the limit")
         }
         Grade::Delay => said("a delay", "no resource is saturated; more clients increase goodput"),
         Grade::FastFail => {

@@ -87,11 +87,13 @@ impl<P> Line<P> {
         let is_other = |c: char| !c.is_ascii_digit();
         let number = |word: &str| word.trim_matches(is_other).parse().unwrap_or(0.0);
         let texts: Vec<Vec<&str>> = self.seen.iter().map(|text| text.split(' ').collect()).collect();
+        // What holds everywhere is the least of what is advised, and no range.
+        let is_least = |i: usize| texts[0].get(i + 1..i + 4) == Some(&["clients", "or", "fewer"][..]);
         let word = |i: usize| {
             let mut all: Vec<&str> = texts.iter().map(|words| words[i]).collect();
             all.sort_by(|a, b| f64::total_cmp(&number(a), &number(b)));
             match (all[0], all[all.len() - 1]) {
-                (low, high) if low == high => low.to_owned(),
+                (low, high) if low == high || is_least(i) => low.to_owned(),
                 (low, high) => {
                     format!("{}–{}", low.trim_end_matches(is_other), high.trim_start_matches(is_other))
                 }

@@ -44,7 +44,7 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
 
 /// How to read the table of interventions.
 const ELASTICITY: &str = "By: the time added to each request, batch or flush, or the factor by which the demand changed, and the name of the \
-    intervention. Expected: the loss if the changed resource were the limit; a gain is negative. Elasticity: measured loss divided by expected loss in the same round, mean over the rounds. It agrees with a limit from 0.7 to 1.5, and refutes one up to 0.3.";
+    intervention. Expected: the loss if the changed resource were the limit; a gain is negative. Elasticity: measured loss divided by expected loss in the same round, mean over the rounds. It agrees with a limit from 0.7 to 1.5, and refutes one up to 0.3; a change that gives more refutes none.";
 const CONTROL: &str = "The control is a delay of each request that uses no resource.";
 
 /// What could be the limit of a workload, and whether it is named.

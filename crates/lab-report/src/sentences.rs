@@ -190,7 +190,7 @@ fn seen(of: &Outside) -> String {
     let all = [
         event("retransmits", "TCP retransmissions"),
         event("accept_overflows", "connections that found the accept queue full, on this machine"),
-        time(of.at("window_closed"), "receive window of a client closed"),
+        time(of.at("window_closed"), "receive window closed, mean over the clients"),
         time(of.collector, "garbage collection"),
         time(of.silent(50.0), "gaps of 50 ms or more without any answer"),
     ];
@@ -228,11 +228,11 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { resource, is_named: true, .. } => {
             format!(
-                "Slowing {resource} reduced goodput as predicted. No queue or wait points to it, so it is supported, not confirmed."
+                "Goodput followed a change of {resource} as predicted. No queue or wait points to it, so it is supported, not confirmed."
             )
         }
         Reason::Followed { resource, utilization, .. } => format!(
-            "Slowing {resource} reduced goodput as predicted, but its utilization is {}, below the 85 % from which it is named.",
+            "Goodput followed a change of {resource} as predicted, but its utilization is {}, below the 85 % from which it is named.",
             percent(*utilization, 0)
         ),
         Reason::SaturatedAtMost { resource, utilization, clients } => format!(

@@ -497,9 +497,9 @@ fn an_accuracy_check_that_took_more_than_one_try_says_so_everywhere() {
 fn the_cores_of_the_selftest_are_those_it_had() {
     let mut results = results();
     results.selftest = checks(&[("delay", CheckOutcome::Pass)]);
-    assert!(file(&results, "report.md").contains("before the first trial: 1 of 1 check passed"));
+    assert!(file(&results, "report.md").contains("ran on this machine: 1 of 1 check passed"));
     results.selftest_cores = Some([3, 0]);
-    let said = "trial with the generator on core 3 and the test server on core 0: 1 of 1 check passed";
+    let said = "this machine with the generator on core 3 and the test server on core 0: 1 of 1 check passed";
     assert!(file(&results, "report.md").contains(said));
 }
 
@@ -607,4 +607,45 @@ fn a_knee_says_what_its_brackets_are_or_why_there_is_none() {
     assert!(few.contains("| unknown; fewer than three valid levels |"), "{few}");
     let many = of("cpu 1 1ms", &[16, 32, 64], 1);
     assert!(many.contains("| unknown; the lowest level already has over half of the capacity |"), "{many}");
+}
+
+#[test]
+fn one_client_alone_shows_no_limit_and_no_delay() {
+    let results = sweep(&model("cpu 1 =2ms"), &["get"], &[1], 3, "1s");
+    let said = headline(&results);
+    assert!(
+        said.contains("limit       unknown; one client waits for nobody; more clients show the limit"),
+        "{said}"
+    );
+    assert!(!said.contains("a delay"), "{said}");
+}
+
+/// It was "0 % busy at 0 clients".
+#[test]
+fn conflicts_are_a_share_of_the_statements_and_nothing_that_could_be_halved() {
+    let mut results = sweep(&model("delay 0 =5ms"), &["put"], &[1, 2, 4], 3, "1s");
+    for trial in &mut results.trials {
+        let share = if trial.level == 1 { 0.0 } else { 30.0 };
+        for (name, to) in [("conditional_writes", 100.0), ("conflicts", share)] {
+            trial.opened.counters.insert(format!("stats.weir_store_{name}_total"), 0.0);
+            trial.closed.counters.insert(format!("stats.weir_store_{name}_total"), to);
+        }
+        trial.load.as_mut().unwrap().error_ratio = if trial.level == 1 { 0.0 } else { 0.04 };
+    }
+    let page = file(&results, "report.md").replace('\u{a0}', " ");
+    assert!(page.contains("conflicts over the same keys, 30 % of the statements (suspected)"), "{page}");
+    assert!(!page.contains("0 clients") && !page.contains("What would help"), "{page}");
+}
+
+/// It was "stay at 4–8 clients or fewer".
+#[test]
+fn of_several_levels_to_stay_at_the_least_is_named() {
+    let mut results = results();
+    for trial in results.trials.iter_mut().filter(|trial| trial.level >= 8) {
+        let load = trial.load.as_mut().unwrap();
+        load.errors.insert("timeout".into(), 30);
+        load.error_ratio = f64::from(trial.level) / 100.0;
+    }
+    let page = file(&results, "report.md").replace('\u{a0}', " ");
+    assert!(page.contains("stay at 4 clients or fewer (--levels)"), "{page}");
 }

@@ -336,7 +336,12 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
         clients: last.level,
         high,
         at_once,
-        processor: known.iter().filter(|of| of.is_hard).map(|of| of.utilization).fold(0.0, f64::max),
+        // What other parts compute, none of its threads does.
+        processor: known
+            .iter()
+            .filter(|of| of.is_hard && of.limit != Some(Limit::Other))
+            .map(|of| of.utilization)
+            .fold(0.0, f64::max),
         long_gap_ms: (NO_CHANCE * 1e3 / last.rps()).max(alone_us.map_or(0.0, |us| LONGER * us / 1e3)),
         waits_early,
         linearity: first.map(|(row, _)| growth(row)),

@@ -5,6 +5,7 @@ use crate::capacity::{Capacity, SHOULDER};
 use crate::knee::Knee;
 use crate::rows::{POOL_SEEN, Row, SATURATED, Use, best, usable};
 use crate::waiting::holding;
+use lab_data::experiment::{DATABASE, REPLICA, SERVER};
 use lab_data::results::{Limit, Resource, ResourceKind};
 use stats::{mean, variation};
 
@@ -145,7 +146,8 @@ pub(super) fn conflicts(rows: &[Row]) -> Option<Evidence> {
 fn limit_of(of: &Resource, mostly: Option<&str>) -> Option<Limit> {
     match (of.kind, mostly) {
         (ResourceKind::Generator, _) => Some(Limit::Generator),
-        (_, Some(part)) if part.starts_with("database") => Some(Limit::DatabaseCpu),
+        (_, Some(part)) if part.starts_with(DATABASE) || part == REPLICA => Some(Limit::DatabaseCpu),
+        (_, Some(part)) if !part.starts_with(SERVER) => Some(Limit::Other),
         (_, None) if of.busy.len() > 1 => None,
         _ => of.limit,
     }
@@ -155,7 +157,9 @@ fn limit_of(of: &Resource, mostly: Option<&str>) -> Option<Limit> {
 fn is_hard(of: &Resource) -> bool {
     use Limit::{Bandwidth, DatabaseCpu, DatabaseQuota, Network, ServerCpu, ServerQuota};
     let hard = [ServerCpu, ServerQuota, DatabaseCpu, DatabaseQuota, Bandwidth, Network];
-    of.limit.is_some_and(|limit| hard.contains(&limit))
+    // Of other parts the processors: their cores are cores, too.
+    let computes = !of.busy.is_empty() && of.busy.iter().all(|busy| busy.ends_with(".cpu_secs"));
+    of.limit.is_some_and(|limit| hard.contains(&limit) || limit == Limit::Other && computes)
 }
 
 /// What a class of database waits is called as a bottleneck.

@@ -54,9 +54,10 @@ fn confirms(effect: &Effect) -> bool {
     lost.interval == Interval::StudentT && as_much && effect.as_delay <= REFUTES
 }
 
+/// Whoever gets more and gains little may have met the next limit: a raise refutes nothing.
 fn refutes(effect: &Effect) -> bool {
     let lost = effect.elasticity;
-    effect.rounds >= REFUTING_ROUNDS_MIN && lost.mean <= REFUTES && lost.high < CONFIRMS
+    !effect.is_raise() && effect.rounds >= REFUTING_ROUNDS_MIN && lost.mean <= REFUTES && lost.high < CONFIRMS
 }
 
 fn allows(of: &Evidence) -> bool {

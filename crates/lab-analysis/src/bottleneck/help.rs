@@ -3,7 +3,7 @@
 //! Predicted by the asymptotic bounds: a limit that serves twice as fast lets twice as much through, until the next one is full.
 //! Source: Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
 
-use super::{Evidence, Grade};
+use super::{CONFLICTS, Evidence, Grade};
 use crate::rows::{Row, usable};
 
 /// What would follow.
@@ -36,7 +36,8 @@ pub(super) fn help(
         }
         _ => return None,
     };
-    if named.is_empty() {
+    // Conflicts take no time of their own that could be halved.
+    if named.is_empty() || named.iter().any(|of| of.id == CONFLICTS) {
         return None;
     }
     let ceiling = next.and_then(|of| Some((of.ceiling()?.rps, of.resource.clone())));

@@ -317,7 +317,7 @@ fn servers_in_each_others_way_are_named_also_where_requests_fail_and_only_if_not
     let idle = || scene(&[actor("store write workers", Limit::Pool, |_| (0.1, None, None)).pool(64.0)]);
     let bottleneck = found(&conflicts(idle(), 0.3)).bottleneck;
     assert_eq!(bottleneck.grade, Grade::Suspected);
-    assert_eq!(bottleneck.named[0].resource, CONFLICTS);
+    assert_eq!((bottleneck.named[0].resource.as_str(), bottleneck.help), (CONFLICTS, None));
     assert!(bottleneck.because.contains(&Reason::Conflicts { clients: 64, share: 0.3 }));
     assert_eq!(verdict(&conflicts(idle(), 0.01)), (Grade::NotIdentified, vec![]));
 }
@@ -384,6 +384,47 @@ fn one_client_alone_waits_for_nobody() {
     let results = sweep(&model("cpu 1 =1ms"), &["w"], &[1], 2, "2s");
     let bottleneck = found(&results).bottleneck;
     assert_eq!((bottleneck.grade, bottleneck.named.len()), (Grade::Delay, 0));
+}
+
+/// It was called the server's.
+#[test]
+fn cores_that_a_further_part_has_nearly_alone_are_called_after_it() {
+    let shared = |mostly: &'static str| {
+        let mut results = scene(&[actor("server + redis CPU", Limit::ServerCpu, taken)]);
+        let busy = ["server", "redis", "replica"].map(|part| format!("{part}.cpu_secs"));
+        results.resources[0].busy = busy.to_vec();
+        for trial in &mut results.trials {
+            let (secs, share) = (trial.elapsed_secs, taken(f64::from(trial.level)).0);
+            for name in &busy {
+                let part = if name.starts_with(mostly) { 0.98 } else { 0.01 };
+                grow(trial, name, part * share * secs);
+            }
+        }
+        let bottleneck = found(&results).bottleneck;
+        (bottleneck.named[0].resource.clone(), bottleneck.named[0].limit)
+    };
+    assert_eq!(shared("redis"), ("redis CPU".to_owned(), Some(Limit::Other)));
+    assert_eq!(shared("replica"), ("replica CPU".to_owned(), Some(Limit::DatabaseCpu)));
+    assert_eq!(shared("server"), ("server CPU".to_owned(), Some(Limit::ServerCpu)));
+}
+
+/// Twice a quota of nearly a core leaves no more than the core: what it gains is then far from twice as much.
+#[test]
+fn a_raised_quota_that_gains_little_refutes_nothing() {
+    let busy = |n: f64| (if n < 2.0 { 0.5 } else { 0.99 }, Some((n - 1.0).max(0.0)), None);
+    let mut results = scene(&[actor("server CPU", Limit::ServerQuota, busy)]);
+    let base = results.trials.iter().find(|trial| trial.level == 64).unwrap().clone();
+    for round in 0..3 {
+        let mut trial = Trial { repetition: round, ..base.clone() };
+        results.interventions.push(Intervention { change: None, trial: trial.clone() });
+        trial.load.as_mut().unwrap().goodput_rps *= 1.25;
+        let raises = vec!["server CPU".to_owned()];
+        let change = Change { name: "server_quota".into(), raises, added_us: 0.0, factor: Some(0.5) };
+        results.interventions.push(Intervention { change: Some(change), trial });
+    }
+    let bottleneck = found(&results).bottleneck;
+    assert_eq!((bottleneck.grade, bottleneck.named.len()), (Grade::Supported, 1));
+    assert_eq!(bottleneck.named[0].slowed, Some(Shown::Undecided));
 }
 
 /// A sweep of `stations` with interventions at its highest level.

@@ -20,8 +20,9 @@ pub(super) fn check(case: &OfWorkload) -> Checked {
         return by_experiment(effect, &busy);
     }
     let target = busiest(best, |kind| matches!(kind, ResourceKind::Station | ResourceKind::Cap));
-    let levelled_off =
-        matches!(case.capacity, Capacity::Reached { .. } | Capacity::NotReached { rising: false, .. });
+    // One level alone has nothing to level off from.
+    let levelled_off = usable(case.rows).nth(1).is_some()
+        && matches!(case.capacity, Capacity::Reached { .. } | Capacity::NotReached { rising: false, .. });
     match own.zip(target) {
         Some(((_, own), (name, share))) if levelled_off && own < GENERATOR_IDLE && share > TARGET_BUSY => {
             Checked::pass(format!(

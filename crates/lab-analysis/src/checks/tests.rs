@@ -308,6 +308,10 @@ fn without_the_experiment_a_server_at_its_limit_is_never_called_limited_by_the_g
             .1
             .starts_with("by utilization: goodput has levelled off with server CPU 99 % busy")
     );
+    let mut one = sweep(&model("cpu 1 =1ms"), &["w"], &[32], 2, "1s");
+    slow(&mut one, 0.99, 0.03, SLOWER_GENERATOR, &[]);
+    let one = findings(&one).workloads.remove(0);
+    assert_eq!(headroom_of(&one).0, Outcome::NotChecked, "one level levels off from nothing");
     let busy = slowed(0.3, 0.99, &[]);
     assert_eq!((busy.bottleneck.grade, headroom_of(&busy).0), (Grade::Generator, Outcome::NotChecked));
 }

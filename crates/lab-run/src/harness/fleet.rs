@@ -6,7 +6,7 @@ use super::limits::{Limits, Part};
 use super::process::{Process, complete, poll_until};
 use crate::sampler;
 use kv::Error;
-use lab_data::experiment::{DATABASE, Database, ETCD, Engine, GENERATOR, SERVER};
+use lab_data::experiment::{DATABASE, Database, ETCD, Engine, GENERATOR};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -35,22 +35,9 @@ pub(super) struct Fleet<'a> {
 impl<'a> Fleet<'a> {
     /// The databases of a target. Nothing is started yet.
     pub(super) fn new(target_run: &'a TargetRun) -> Result<Fleet<'a>, Error> {
-        let TargetRun { experiment, subject, workloads, .. } = target_run;
-        let (plan, quota) = (subject.target.databases(), subject.target.quota());
-        let databases = plan.iter().map(|database| Part {
-            name: database.part.clone(),
-            // The replica is not in the way of a write, and its pace is nobody's.
-            capped: database.store.is_some(),
-            memory: experiment.limits.memory.map(|size| size.0),
-            quota: quota.database,
-            ..Part::default()
-        });
-        let part =
-            |name: &str, capped, quota| Part { name: name.to_owned(), capped, quota, ..Part::default() };
-        // Without a database it is the server that writes.
-        let own = [part(SERVER, plan.is_empty(), quota.server), part(GENERATOR, false, quota.generator)];
-        let own = own.into_iter().filter(|part| part.capped || part.quota.is_some());
-        let parts = databases.chain(own).collect();
+        let plan = target_run.subject.target.databases();
+        let parts = limited(target_run, &plan);
+        let workloads = &target_run.workloads;
         let limits = Limits::new(parts, workloads.iter().any(|workload| workload.write_cap.is_some()))?;
         Ok(Fleet {
             target_run,
@@ -213,6 +200,26 @@ impl<'a> Fleet<'a> {
     }
 }
 
+/// The parts of a target that are limited, with the databases of `plan`.
+fn limited(target_run: &TargetRun, plan: &[Database]) -> Vec<Part> {
+    let TargetRun { experiment, subject, .. } = target_run;
+    let quota = subject.target.quota();
+    let databases = plan.iter().map(|database| Part {
+        name: database.part.clone(),
+        // The replica is not in the way of a write, and its pace is nobody's.
+        capped: database.store.is_some(),
+        memory: experiment.limits.memory.map(|size| size.0),
+        quota: quota.database,
+        ..Part::default()
+    });
+    let part = |name: &str, capped, quota| Part { name: name.to_owned(), capped, quota, ..Part::default() };
+    let servers = subject.target.servers();
+    // Without a database it is the servers that write.
+    let servers = servers.iter().map(|name| part(name, plan.is_empty(), quota.server));
+    let own = servers.chain([part(GENERATOR, false, quota.generator)]);
+    databases.chain(own.filter(|part| part.capped || part.quota.is_some())).collect()
+}
+
 /// Whether a replica has not taken in all that a server has sent it.
 fn is_followed_late(server: &DatabaseServer) -> bool {
     const LAG: &str =
@@ -220,4 +227,26 @@ fn is_followed_late(server: &DatabaseServer) -> bool {
             FROM pg_replication_slots";
     let lag = server.ask(LAG).ok().and_then(|rows| rows.concat().first()?.parse::<u64>().ok());
     lag.is_some_and(|bytes| bytes > LAG_SETTLED_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab_data::experiment::Experiment;
+
+    /// The others had no quota at all.
+    #[test]
+    fn a_quota_of_the_server_is_one_of_each_of_them() {
+        let experiment = Experiment::parse(
+            "name = \"m\"\ntitle = \"m\"\nlevels = [8]\nrepetitions = 1\nwarmup = \"1s\"\nwindow = \"1s\"\n\
+             [target]\nkind = \"weir\"\nstore = \"cassandra\"\nservers = 2\nquota = { server = 0.5 }\n\
+             [[workload]]\nname = \"w\"\n",
+        );
+        let experiment = experiment.unwrap();
+        let options = super::super::Options::of("weir".into(), Path::new("."));
+        let target_run = TargetRun::new(&experiment, &experiment.subjects[0], &options, &[0]).unwrap();
+        let parts = limited(&target_run, &[]);
+        let quotas: Vec<_> = parts.iter().map(|part| (part.name.as_str(), part.quota)).collect();
+        assert_eq!(quotas, [("server", Some(0.5)), ("server-2", Some(0.5))]);
+    }
 }

@@ -14,7 +14,7 @@ use kv::Error;
 use kv::units::Span;
 use lab_data::experiment::{Experiment, Workload};
 use lab_data::results::{Intervention, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -88,13 +88,19 @@ fn is_headroom(name: &str) -> bool {
     [SLOWER_GENERATOR, SLOWER_SERVER].contains(&name)
 }
 
-/// The level at which most got through in the mean over the repetitions.
+/// Of the attempts of a trial, how many may fail: a level with more does not count in the analysis either.
+const ERRORS_MAX: f64 = 0.001;
+
+/// The level at which most got through in the mean over the repetitions, of those that count.
 fn best_level(results: &Results, workload: &str) -> Option<u32> {
     let mut goodput: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    let mut failing = BTreeSet::new();
     for trial in results.trials.iter().filter(|trial| trial.workload == workload) {
+        failing.extend(trial.numbers().filter(|load| load.error_ratio > ERRORS_MAX).map(|_| trial.level));
         goodput.entry(trial.level).or_default().extend(trial.numbers().map(|load| load.goodput_rps));
     }
-    let means = goodput.into_iter().map(|(level, all)| (level, all.iter().sum::<f64>() / all.len() as f64));
+    let counting = goodput.into_iter().filter(|(level, _)| !failing.contains(level));
+    let means = counting.map(|(level, all)| (level, all.iter().sum::<f64>() / all.len() as f64));
     means.filter(|(_, mean)| *mean > 0.0).max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(level, _)| level)
 }
 
@@ -221,7 +227,6 @@ mod tests {
     use crate::harness::{Options, Progress, TargetRun};
     use lab_data::experiment::{Experiment, INTERVENTIONS};
     use lab_data::results::{Resource, Selftest};
-    use std::collections::BTreeSet;
 
     use crate::harness::sizes::tests::base;
 
@@ -291,6 +296,19 @@ mod tests {
         fn ended(&mut self, _: Option<&str>, _: &Trial) {}
         fn intervenes(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: Option<&str>) {}
         fn intervened(&mut self, _: Option<&str>, _: &Intervention) {}
+    }
+
+    #[test]
+    fn a_level_with_errors_is_not_the_best_whatever_got_through() {
+        let trial = |level, goodput_rps, error_ratio| {
+            let load = kv::proto::LoadReport { goodput_rps, error_ratio, ..Default::default() };
+            Trial { level, load: Some(load), ..base(&[]) }
+        };
+        let trials = vec![trial(8, 900.0, 0.001), trial(16, 1000.0, 0.0), trial(16, 1000.0, 0.002)];
+        let mut results = Results { trials, ..Results::default() };
+        assert_eq!(best_level(&results, "w"), Some(8));
+        results.trials.remove(0);
+        assert_eq!(best_level(&results, "w"), None);
     }
 
     /// What two rounds of three interventions left: of each round its trials, `+` for one that counts, `B` where that is the base.

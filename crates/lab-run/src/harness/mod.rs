@@ -42,7 +42,7 @@ use lab_data::topology;
 use live::LiveRunner;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use resources::{take_in, write_cap};
+use resources::{take_in, take_in_new, write_cap};
 use runner::{Length, Planned, Runner, SimulatedRunner};
 use selftest::{Proved, prove};
 use std::fs::{self, File};
@@ -352,6 +352,14 @@ impl<'b> Block<'b> {
                 return Ok(());
             }
             take_in(&mut self.results.resources, write_cap(&trial.opened));
+            let is_other = |of: &Trial| of.workload != trial.workload || of.failure.is_some();
+            if let Ok(runner) = &mut begun
+                && !workload.serve.is_empty()
+                && trial.failure.is_none()
+                && self.results.trials.iter().all(is_other)
+            {
+                take_in_new(&mut self.results.resources, runner.resources());
+            }
             // What a workload asks for, in the load generator's words, where the file has none.
             let mut plans = self.results.workloads.iter_mut();
             let undescribed = plans.find(|plan| plan.name == trial.workload && plan.about.is_empty());

@@ -300,12 +300,29 @@ pub(super) fn take_in(resources: &mut Vec<Resource>, seen: Option<Resource>) {
     match resources.iter_mut().find(|known| known.busy == seen.busy) {
         Some(known) if known.name == seen.name => {}
         Some(known) => known.name = "write cap".to_owned(),
-        None => {
-            // The generator stays last.
-            let generator = resources.iter().position(|of| of.kind == ResourceKind::Generator);
-            resources.insert(generator.unwrap_or(resources.len()), seen);
+        None => insert(resources, seen),
+    }
+}
+
+/// Takes in what only the server of one workload has, as a lock that its flags ask for: it was started after all others were listed.
+pub(super) fn take_in_new(resources: &mut Vec<Resource>, seen: Vec<Resource>) {
+    for seen in seen {
+        match resources.iter_mut().find(|known| known.name == seen.name) {
+            // What is new may be held meanwhile.
+            Some(known) => {
+                let held = seen.within.into_iter().filter(|name| !known.within.contains(name));
+                let held: Vec<String> = held.collect();
+                known.within.extend(held);
+            }
+            None => insert(resources, seen),
         }
     }
+}
+
+/// The generator stays last.
+fn insert(resources: &mut Vec<Resource>, seen: Resource) {
+    let generator = resources.iter().position(|of| of.kind == ResourceKind::Generator);
+    resources.insert(generator.unwrap_or(resources.len()), seen);
 }
 
 #[cfg(test)]
@@ -521,5 +538,21 @@ mod tests {
             names(&resources_of(&placements, &reading(10_485_760.0), None)),
             "server CPU, write cap 10.5 MB/s, generator CPU"
         );
+    }
+
+    #[test]
+    fn a_lock_that_only_one_workload_asks_for_is_a_resource() {
+        let placements = topology::plan(&[0, 1], &[SERVER, GENERATOR], &Cores::default()).unwrap();
+        let counted = |names: &[&str]| {
+            let counters = names.iter().map(|name| (format!("stats.weir_{name}_busy_seconds_total"), 1.0));
+            let reading = Reading { counters: counters.collect(), ..Reading::default() };
+            resources_of(&placements, &reading, None)
+        };
+        let mut resources = counted(&["flush"]);
+        take_in_new(&mut resources, counted(&["flush", "lock"]));
+        take_in_new(&mut resources, counted(&["flush"]));
+        let names: Vec<&str> = resources.iter().map(|of| of.name.as_str()).collect();
+        assert_eq!(names, ["server CPU", "store flush", "server lock", "generator CPU"]);
+        assert_eq!(resources[1].within, ["server lock"]);
     }
 }

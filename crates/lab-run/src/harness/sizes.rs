@@ -45,14 +45,22 @@ const SIZES: &[(&str, Size)] = &[
     ("delay", |base| Some(Slowed::Requests(Vec::new(), base.server_cpus().1))),
     ("lock", |base| Some(base.station("server lock", 1.0))),
     ("store_worker", lanes),
-    ("flush", |base| base.batches(vec!["store flush".to_owned()], "", FLUSHES)),
+    // Of several shards each has its own.
+    ("flush", |base| {
+        let names = base.named_or(|of| of.name.starts_with("store flush"), "store flush");
+        base.batches(names, "", FLUSHES)
+    }),
     ("commit", commit),
     ("link", |_| Some(Slowed::Rate(vec!["link".to_owned()]))),
     ("write_cap", |base| {
         let is_cap = |of: &Resource| of.busy.iter().any(|busy| busy == "cap.busy_secs");
         Some(Slowed::Rate(base.named_or(is_cap, "write cap")))
     }),
-    ("server_quota", |base| Some(Slowed::Raised(base.server_cpus().0))),
+    // Not the cores under it: these stay as they are.
+    ("server_quota", |base| {
+        let is_quota = |of: &Resource| of.servers_gauge.as_deref() == Some("server.quota_cores");
+        Some(Slowed::Raised(base.named_or(is_quota, "server quota")))
+    }),
     ("database_cpu", |base| {
         let is_cpu = |of: &Resource| of.name.starts_with(DATABASE) && of.name.ends_with("CPU");
         Some(Slowed::Rate(base.named_or(is_cpu, "database CPU")))
@@ -276,6 +284,33 @@ pub(super) mod tests {
         let names = "server + database CPU, server CPU";
         assert_eq!(shown("cpu", &both(0.5), &trial), format!("{names} +150us None"));
         assert_eq!(shown("cpu", &both(0.9), &trial), format!("{names} +300us None"));
+    }
+
+    #[test]
+    fn a_slower_flush_is_one_of_every_shard() {
+        let shards = ["0", "1"].map(|shard| {
+            let busy = format!("stats.weir_flush_busy_seconds_total{{shard=\"{shard}\"}}");
+            resource(&format!("store flush of shard {shard}"), &busy, 1.0)
+        });
+        let counts = shards.each_ref().map(|of| of.busy[0].replace("flush_busy_seconds", "flushes"));
+        let trial = base(&[
+            (&shards[0].busy[0], 0.5),
+            (&shards[1].busy[0], 0.3),
+            (&counts[0], 50.0),
+            (&counts[1], 30.0),
+        ]);
+        let both = "store flush of shard 0, store flush of shard 1 +3000us None";
+        assert_eq!(shown("flush", &shards, &trial), both);
+    }
+
+    #[test]
+    fn a_raised_quota_raises_no_cores() {
+        let cores = resource("server + link CPU", "server.cpu_secs", 1.0);
+        let gauge = Some("server.quota_cores".to_owned());
+        let quota = Resource { servers_gauge: gauge, ..resource("server CPU", "server.cpu_secs", 0.5) };
+        let trial = base(&[("server.cpu_secs", 0.45)]);
+        assert_eq!(shown("server_quota", &[cores.clone(), quota], &trial), "server CPU +0us Some(0.5)");
+        assert_eq!(shown("server_quota", &[cores], &trial), "server quota +0us Some(0.5)");
     }
 
     #[test]

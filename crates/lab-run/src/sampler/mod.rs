@@ -117,8 +117,6 @@ pub const SAMPLERS: &[(&str, Make)] = &[
     ("memory", memory::make),
     // Time in which tasks waited for CPU, disk or memory (PSI).
     ("pressure", pressure::make),
-    // What the target counts itself, from its /stats.
-    ("stats", stats::make),
     // PostgreSQL’s own counts: log, commits, blocks, checkpoints, connections.
     ("postgres", postgres::make),
     // MariaDB’s and MySQL’s own counts: log, commits, flushes, row locks, pages, connections.
@@ -131,6 +129,8 @@ pub const SAMPLERS: &[(&str, Make)] = &[
     ("sockets", |context| between(context, sockets::make)),
     // Where the threads of a service that counts nothing itself are blocked, and what its connections wait for, 25 times a second.
     ("outside", |context| between(context, outside::make)),
+    // What the target counts itself, from its /stats. Last: a busy server answers late, and by its own clock.
+    ("stats", stats::make),
 ];
 
 /// A sampler that reads between the ends of a window, too.

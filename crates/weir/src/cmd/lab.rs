@@ -14,7 +14,7 @@ use lab_analysis::steady::{Goal, long_enough};
 use lab_data::experiment::{Adaptive, Experiment, PublishedSource};
 use lab_data::published::{self, PublishedRow};
 use lab_data::results::{Intervention, Measured, Results, Selftest, Trial};
-use lab_report::{File, faults, headline, selftest_lines};
+use lab_report::{faults, headline, selftest_lines};
 use lab_run::harness::{self, Options, Progress};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -25,9 +25,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// The report of a run with faults.
-const FAULTS_FILE: &str = "faults.md";
 
 /// Run an experiment: start the servers, measure them at each number of clients, and report the bottleneck.
 #[derive(clap::Args)]
@@ -146,15 +143,11 @@ fn conclude(
         if let Some(target) = &results.measured {
             say(format_args!("{}:", target.target));
         }
-        // What a broken server can do is no bottleneck.
-        if let Some(text) = faults(results) {
-            say(text.trim_end());
-            report::write_files(&dir, &[File { name: FAULTS_FILE.to_owned(), bytes: text.into_bytes() }])?;
-            say(format_args!("report: {}", dir.join(FAULTS_FILE).display()));
-            continue;
-        }
         let path = report::write(&dir, results)?;
-        say(headline(results));
+        match faults(results) {
+            Some(text) => say(text.trim_end()),
+            None => say(headline(results)),
+        }
         say(format_args!("report: {}", path.display()));
     }
     let has_faults = targets.iter().any(|results| faults(results).is_some());
@@ -442,7 +435,11 @@ impl Progress for Shown {
         workload: &str,
         name: Option<&str>,
     ) {
-        let what = name.map_or("nothing changed".to_owned(), |name| format!("{name} slower"));
+        let what = match name {
+            None => "nothing changed".to_owned(),
+            Some("server_quota") => "server_quota raised".to_owned(),
+            Some(name) => format!("{name} slower"),
+        };
         self.goes_on(number, total, format!("interventions: {}, {what}", of_target(target, workload)));
     }
 

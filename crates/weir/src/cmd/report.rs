@@ -4,11 +4,14 @@ use super::say;
 use kv::Error;
 use kv::proto::FORMAT;
 use lab_data::results::Results;
-use lab_report::{File, render};
+use lab_report::{File, faults, render};
 use serde_json::Value;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+
+/// The report of a run with faults.
+const FAULTS_FILE: &str = "faults.md";
 
 /// Render the report of a lab run again from its results.json.
 #[derive(clap::Args)]
@@ -28,8 +31,13 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the files of the report into `dir`, which is made if it is not there; gives the path of `report.html`.
+/// Writes the files of the report into `dir`, which is made if it is not there; gives the path of the page to read.
 pub(crate) fn write(dir: &Path, results: &Results) -> Result<PathBuf, Error> {
+    // What a broken server can do is no bottleneck.
+    if let Some(text) = faults(results) {
+        write_files(dir, &[File { name: FAULTS_FILE.to_owned(), bytes: text.into_bytes() }])?;
+        return Ok(dir.join(FAULTS_FILE));
+    }
     write_files(dir, &render(results))?;
     Ok(dir.join("report.html"))
 }
@@ -122,6 +130,18 @@ mod tests {
         let out = dir.path().join("made/on/the/way");
         let page = write(&out, &read(dir.path()).unwrap()).unwrap();
         assert!(page.is_file() && out.join("plots/get.svg").is_file());
+    }
+
+    /// It was rendered as if nothing had been broken.
+    #[test]
+    fn a_run_with_faults_has_the_report_of_its_faults_and_no_other() {
+        let model = lab_data::simulated::tests::model("cpu 1 =1ms");
+        let mut results = lab_data::simulated::tests::sweep(&model, &["get"], &[1, 2], 1, "100ms");
+        results.trials[0].faults.push(lab_data::results::FaultRecord::default());
+        let dir = tempfile::tempdir().unwrap();
+        let page = write(dir.path(), &results).unwrap();
+        assert_eq!(page, dir.path().join("faults.md"));
+        assert!(page.is_file() && !dir.path().join("report.html").exists());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Services whose limit is known, by what they showed (crates/weir/tests/it/services), and some that are less clear.
 
 use super::*;
-use crate::findings;
+use crate::{Reason, findings};
 use kv::proto::LoadReport;
 use lab_data::results::{Placement, Resource, Results, Trial, WorkloadPlan};
 
@@ -169,6 +169,30 @@ fn a_thread_that_computes_all_of_the_time_is_named_and_a_saturated_processor_bef
     assert_eq!(verdict(&lock, 0.1, 0.87), (Grade::Suspected, "server CPU".to_owned()));
 }
 
+/// Threads that wait for an answer of redis wait for its core, if that has no more to give.
+#[test]
+fn a_saturated_processor_of_another_part_is_named_before_what_is_seen_from_outside() {
+    let levels: [Level; 3] =
+        [(1, 400.0, 2.4, &[]), (16, 430.0, 34.0, &[("lock", 14.0)]), (32, 431.0, 64.0, &[("lock", 30.0)])];
+    let named = |busy: f64| {
+        let mut all = results(&levels, 0.1, 0.3);
+        all.resources.push(Resource {
+            name: "redis CPU".into(),
+            busy: vec!["redis.cpu_secs".into()],
+            limit: Some(Limit::Other),
+            ..all.resources[0].clone()
+        });
+        for trial in &mut all.trials {
+            trial.opened.counters.insert("redis.cpu_secs".into(), 0.0);
+            trial.closed.counters.insert("redis.cpu_secs".into(), busy);
+        }
+        let bottleneck = findings(&all).workloads[0].bottleneck.clone();
+        (bottleneck.grade, bottleneck.named[0].resource.clone())
+    };
+    assert_eq!(named(0.99), (Grade::Supported, "redis CPU".to_owned()));
+    assert_eq!(named(0.5).1, "server lock");
+}
+
 #[test]
 fn connections_that_wait_for_a_thread_that_computes_are_its_queue() {
     let levels: [Level; 2] = [
@@ -273,6 +297,19 @@ fn a_lock_is_one_also_where_noise_doubled_the_time_of_one_client() {
     let seen = [("lock", 14.5), ("sleep", 0.9)];
     let levels: [Level; 2] = [(1, 85.0, 11.8, &[("sleep", 0.5)]), (16, 169.0, 94.0, &seen)];
     assert_eq!(verdict(&levels, 0.1, 0.05), (Grade::Supported, "server lock".to_owned()));
+}
+
+/// It is counted over all connections: of 32 it was 320 % of the time.
+#[test]
+fn a_closed_window_is_a_share_of_the_time_of_one_client() {
+    let with = |closed: f64| {
+        let seen = [("lock", 30.0), ("window_closed", closed)];
+        let mut all = findings(&results(&[(1, 178.0, 5.4, &[]), (32, 191.0, 167.0, &seen)], 0.1, 0.05));
+        let found = all.workloads.remove(0);
+        let share = found.rows[1].outside.as_ref().unwrap().at("window_closed");
+        (share, found.bottleneck.because.iter().any(|of| matches!(of, Reason::Seen(_))))
+    };
+    assert_eq!((with(16.0), with(1.6)), ((0.5, true), (0.05, false)));
 }
 
 #[test]
