@@ -176,3 +176,29 @@ fn value(how: How, trial: &Trial, load: &LoadReport, name: &str) -> Option<f64> 
 fn shown(owner: &str) -> String {
     if owner == "cap" { "write cap".to_owned() } else { owner.replace('.', " ") }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::findings;
+    use lab_data::results::Trial;
+    use lab_data::simulated::tests::{model, sweep};
+
+    /// The kernel sums it over the cores: of three cores it was 150 % of the time.
+    #[test]
+    fn nobody_is_throttled_for_more_than_all_of_the_time() {
+        let throttled = |secs: f64| {
+            let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[4], 1, "2s");
+            let Trial { opened, closed, .. } = &mut results.trials[0];
+            opened.counters.insert("server.throttled_secs".into(), 0.0);
+            closed.counters.insert("server.throttled_secs".into(), secs);
+            findings(&results).workloads[0].rows[0]
+                .figures
+                .clone()
+                .into_iter()
+                .map(|of| (of.figure, of.value))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(throttled(3.0), [("throttled_percent", 100.0)]);
+        assert_eq!(throttled(1.0), [("throttled_percent", 50.0)]);
+    }
+}

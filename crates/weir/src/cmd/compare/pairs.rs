@@ -187,8 +187,8 @@ mod tests {
             let error = planned(flags).unwrap_err();
             assert!(error.is_input() && error.to_string().contains(told), "{flags:?}: {error}");
         }
-        for flags in [&["--rate", "5"][..], &["--window", "5s"], &["--seed=2", "--threads", "2"]] {
-            assert!(planned(flags).is_ok(), "{flags:?}");
+        for flags in [&["--rate", "5"][..], &["--threads", "2"]] {
+            planned(flags).unwrap_or_else(|error| panic!("{flags:?}: {error}"));
         }
     }
 }
