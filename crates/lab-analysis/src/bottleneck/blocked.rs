@@ -352,7 +352,10 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
     // The place with the most clients; of two the one that is asked first.
     let likely = PLACES.iter().filter_map(|place| Some((sweep.growth(place.name), sweep.at(place)?)));
     let most = likely.reduce(|a, b| if b.0 > a.0 + LIKELY { b } else { a });
-    Some(most.map_or_else(|| sweep.unseen(), |(_, evidence)| evidence))
+    let found = most.map_or_else(|| sweep.unseen(), |(_, evidence)| evidence);
+    // One client alone waits for no other.
+    let is_for_others = matches!(found.limit, Some(Limit::ServerLock | Limit::Pool | Limit::AcceptQueue));
+    Some(found).filter(|_| last.level > 1 || !is_for_others)
 }
 
 #[cfg(test)]

@@ -83,7 +83,6 @@ impl Run<'_> {
         let mut deadline =
             Instant::now() + measured + if self.is_filled.get() { limits.grace } else { limits.preload };
         let (mut bins, mut opened, mut is_closed) = (Vec::new(), None::<(Instant, Reading)>, false);
-        let mut opening_secs = 0.0;
         loop {
             let limit = if self.is_filled.get() { "its time limit" } else { "the time limit of preloading" };
             let late = format_args!("exceeded {limit} and was killed");
@@ -102,9 +101,7 @@ impl Run<'_> {
                 LoadEvent::Preloaded { .. } => deadline = Instant::now() + measured + limits.grace,
                 LoadEvent::WindowStart => {
                     (self.opened)();
-                    let start = Instant::now();
-                    opened = Some((start, samplers.read()));
-                    opening_secs = start.elapsed().as_secs_f64();
+                    opened = Some((Instant::now(), samplers.read()));
                     deadline = Instant::now() + self.window().0 + limits.grace;
                 }
                 LoadEvent::Preloading { .. } | LoadEvent::Second { .. } => {}
@@ -125,7 +122,6 @@ impl Run<'_> {
                 }
                 LoadEvent::Report(report) => {
                     process.wait(EXIT_TIMEOUT);
-                    drop_late(trial, opening_secs, report.window_secs);
                     return Ok(*report);
                 }
             }
@@ -178,17 +174,6 @@ impl Run<'_> {
     }
 }
 
-/// Drops the readings of a trial if the first was not done before the window was over: they tell of another time.
-fn drop_late(trial: &mut Trial, opening_secs: f64, window_secs: f64) {
-    if opening_secs >= window_secs {
-        log::warn!(
-            "a window of {window_secs:.1} s has no counters: the first reading took {opening_secs:.1} s"
-        );
-        (trial.opened, trial.closed) = Default::default();
-        trial.elapsed_secs = window_secs;
-    }
-}
-
 fn parse(line: &str) -> Result<LoadEvent, Error> {
     serde_json::from_str(line).map_err(|error| {
         let start: String = line.chars().take(80).collect();
@@ -202,7 +187,7 @@ mod tests {
     use lab_data::experiment::{Adaptive, Workload};
     use std::sync::Arc;
 
-    const REPORT: &str = r#"{"event":"report","format":1,"workload":"w","clients":2,"threads":1,"seed":7,"warmup_secs":0.1,"window_secs":10,"attempts":10,"successes":10,"goodput_rps":100.0,"error_ratio":0.0,"latency":{"count":0,"us_mean":0,"us_min":0,"us_p50":0,"us_p90":0,"us_p99":0,"us_p999":0,"us_max":0,"clipped":0},"operations":[],"errors":{},"backoff_secs":0,"cpu_secs":0,"seconds":[]}"#;
+    const REPORT: &str = r#"{"event":"report","format":1,"workload":"w","clients":2,"threads":1,"seed":7,"warmup_secs":0.1,"window_secs":0.1,"attempts":10,"successes":10,"goodput_rps":100.0,"error_ratio":0.0,"latency":{"count":0,"us_mean":0,"us_min":0,"us_p50":0,"us_p90":0,"us_p99":0,"us_p999":0,"us_max":0,"clipped":0},"operations":[],"errors":{},"backoff_secs":0,"cpu_secs":0,"seconds":[]}"#;
 
     /// Runs a shell script in the generator's place; what came of it, and whether the keys are written.
     fn outcome(script: &str, preload: bool, stop: bool) -> (Trial, bool) {
@@ -254,18 +239,6 @@ mod tests {
         assert!(elapsed_secs > 0.0);
         assert!(opened.counters.contains_key("generator.cpu_secs"), "{opened:?}");
         assert!(closed.counters.contains_key("memory.swap_in_pages"));
-    }
-
-    #[test]
-    fn readings_that_began_too_late_are_none() {
-        let read = |opening_secs| {
-            let mut trial = Trial { elapsed_secs: 5.0, ..Trial::default() };
-            trial.opened.count("server.cpu_secs", 1.0);
-            trial.closed.count("server.cpu_secs", 2.0);
-            drop_late(&mut trial, opening_secs, 2.0);
-            (trial.per_sec("server.cpu_secs"), trial.elapsed_secs)
-        };
-        assert_eq!((read(1.9), read(2.1)), ((Some(0.2), 5.0), (None, 2.0)));
     }
 
     #[test]

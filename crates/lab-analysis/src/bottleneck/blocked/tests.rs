@@ -299,6 +299,16 @@ fn a_lock_is_one_also_where_noise_doubled_the_time_of_one_client() {
     assert_eq!(verdict(&levels, 0.1, 0.05), (Grade::Supported, "server lock".to_owned()));
 }
 
+/// Of a service with a quota, on a machine so busy that the level with more clients did not count.
+#[test]
+fn one_client_alone_waits_for_no_other() {
+    let mut results =
+        results(&[(1, 40.0, 22.0, &[("lock", 0.9)]), (4, 0.1, 2.0, &[("lock", 3.0)])], 0.1, 0.2);
+    results.trials[1].load.as_mut().unwrap().error_ratio = 0.5;
+    let bottleneck = &findings(&results).workloads[0].bottleneck;
+    assert!(bottleneck.named.is_empty(), "{:?}", bottleneck.named);
+}
+
 /// It is counted over all connections: of 32 it was 320 % of the time.
 #[test]
 fn a_closed_window_is_a_share_of_the_time_of_one_client() {
