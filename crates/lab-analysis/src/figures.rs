@@ -58,7 +58,7 @@ pub enum How {
 const MEGA: f64 = 1e-6;
 /// Of the time, in per cent.
 const SHARE: How = PerSecond(100.0);
-const LATE: &str = "PostgreSQL’s sessions hand in commits, log syncs and blocks at most once a second, so up to a second of \
+const LATE: &str = "PostgreSQL’s sessions report commits, WAL syncs and blocks at most once a second, so up to a second of \
      work is missing or too much at either end of a window; log bytes and writing transactions are exact.";
 const SAMPLING: &str = "The lab samples sockets itself; that processor time is counted in the column “sockets: sampling by the lab” only. To measure how much \
      goodput all sampling costs, run experiments/sampling.toml and weir compare.";
@@ -78,8 +78,8 @@ pub const FIGURES: &[Figure] = &[
     figure("flushes_per_sec", Disk, "flushes", "per s", "*.flushes", RATE),
     figure("queue_mean", Disk, "queue", "mean", "*.queue_secs", RATE),
     figure("wal_mb_per_sec", Databases, "log", "MB/s", "*.wal_bytes", PerSecond(MEGA)),
-    figure("wal_syncs_per_sec", Databases, "log syncs", "per s", "*.wal_syncs", RATE).but(LATE),
-    figure("wal_syncing_mean", Databases, "in log sync", "mean", "*.wal_sync_secs", RATE).but(LATE),
+    figure("wal_syncs_per_sec", Databases, "WAL syncs", "per s", "*.wal_syncs", RATE).but(LATE),
+    figure("wal_syncing_mean", Databases, "in WAL sync", "mean", "*.wal_sync_secs", RATE).but(LATE),
     figure("syncs_per_sec", Databases, "syncs", "per s", "*.syncs", RATE),
     figure(
         "write_transactions_per_sec",

@@ -183,6 +183,12 @@ impl Due {
         if raised.is_none() && !change.raises.is_empty() {
             return None;
         }
+        // A request visits one of several servers, and which cores are the fuller ones says nothing of the others.
+        let is_one_of_several = raised.is_some_and(|of| of.busy == ["server.cpu_secs"])
+            && base.closed.counters.contains_key("server-2.cpu_secs");
+        if is_one_of_several && change.factor.is_none() {
+            return None;
+        }
         let is_own_time = [SLOWER_GENERATOR, SLOWER_SERVER].contains(&&*change.name);
         let servers = raised.map_or(1.0, |of| base.servers(of) * if is_own_time { full(of) } else { 1.0 });
         let attempts_per_sec = load.attempts as f64 / load.window_secs;

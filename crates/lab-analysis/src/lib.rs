@@ -93,9 +93,12 @@ pub struct WorkloadFindings {
 }
 
 impl WorkloadFindings {
-    /// Whether goodput follows the generator when it is made slower.
+    /// Whether goodput follows the generator when it is made slower; where that was not tried, whether the verdict names it.
     pub fn generator_limited(&self) -> bool {
-        interventions::headroom(&self.effects).is_some_and(|of| of.shown == Shown::Limit)
+        match interventions::headroom(&self.effects) {
+            Some(of) => of.shown == Shown::Limit,
+            None => self.bottleneck.grade == Grade::Generator,
+        }
     }
 }
 

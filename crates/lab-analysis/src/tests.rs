@@ -225,7 +225,7 @@ fn an_open_loop_is_held_to_what_was_in_flight_not_to_its_connections() {
     assert_eq!(verdict(|_| None).outcome, Outcome::NotChecked);
     assert_eq!(
         verdict(|mean| Some(mean / 2.0)).seen,
-        "throughput × service time accounts for 100.0 % more requests in flight than the 4.000 counted"
+        "attempts per second × service time account for 100.0 % more requests in flight than the 4.000 counted"
     );
 }
 

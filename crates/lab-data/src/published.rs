@@ -156,6 +156,9 @@ const COLUMNS: &[Column] = &[
     ("note", |row, cell| text(&mut row.note, cell)),
 ];
 
+/// Columns that hold no numbers.
+const TEXTS: &[&str] = &["report", "system", "workload", "note"];
+
 /// Columns without which there is nothing to say; where two stand together, exactly one of them.
 const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], &["latency_ms", "latency_us"]];
 
@@ -173,8 +176,6 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
     let at = |line: usize| move |why: Error| why.at(format!("line {line}"));
     let head = renamed(&head, names)?;
     let records: Vec<(usize, Vec<String>)> = records.collect();
-    let is_comma =
-        has_decimal_commas(records.iter().flat_map(|(_, cells)| cells.iter().map(|cell| cell.trim())));
     let mut seen = BTreeSet::new();
     for name in &head {
         let is_new = seen.insert(name.as_str());
@@ -192,6 +193,10 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
     }
     let columns: Vec<Option<&Column>> =
         head.iter().map(|name| COLUMNS.iter().find(|(known, _)| known == name)).collect();
+    let is_number =
+        |at: &usize| columns.get(*at).copied().flatten().is_some_and(|(name, _)| !TEXTS.contains(name));
+    let numbers = records.iter().flat_map(|(_, cells)| cells.iter().enumerate());
+    let is_comma = has_decimal_commas(numbers.filter(|(at, _)| is_number(at)).map(|(_, cell)| cell.trim()));
     let mut rows = Vec::new();
     for (line, cells) in records {
         let what = format!("it has {} cells and the head has {}", cells.len(), head.len());
@@ -200,8 +205,7 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
         let mut row = PublishedRow::default();
         for (cell, column) in cells.iter().zip(&columns) {
             let (Some((name, read)), cell) = (column, one_line(cell)) else { continue };
-            let is_text = ["report", "system", "workload", "note"].contains(name);
-            let cell = if is_text { cell } else { plain_number(&cell, is_comma) };
+            let cell = if TEXTS.contains(name) { cell } else { plain_number(&cell, is_comma) };
             if !cell.is_empty() {
                 let wrong = |hint| Error::input(format!("`{cell}` does not fit")).hint(hint);
                 read(&mut row, &cell)

@@ -79,7 +79,7 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
     let at = results.selftest_at.as_ref().map_or_else(String::new, |at| format!(" on {at}"));
     let said = said(selftest);
     let Selftest::Ran(report) = selftest else { return vec![Block::Text(format!("Selftest: {said}."))] };
-    let note = "A test server that shares no code with the generator or the server imposed known delays, stalls and faults. \
+    let note = "A test server that shares no HTTP or timing code with the generator or the server imposed known delays, stalls and faults. \
                 The generator had to report them.";
     vec![
         Block::Text(format!("weir selftest --short ran on this machine{at}{cores}: {said}.")),

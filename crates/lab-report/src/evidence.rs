@@ -27,7 +27,8 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         page.push(Block::Notes(vec![format!(
             "At {}. Demand: busy time per request, ± its standard deviation over these levels. 100 % busy at: the highest goodput, \
              divided by the utilization with it; ≥ if demand falls with the load (batching). The next limit is the lowest of \
-             these values, leaving out the named limit, the generator, and workers that only wait for another resource. Queue \
+             these values above the measured goodput, leaving out the named limit, the generator, and workers that only wait \
+             for another resource. Queue \
              growth: by how much the queue there grows with each client added. Pressure: share of the time in which some thread \
              of the machine waited for a CPU or for I/O (Linux PSI), or a quota stopped it.",
             format::levels(&bottleneck.levels)
@@ -44,7 +45,7 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
 
 /// How to read the table of interventions.
 const ELASTICITY: &str = "By: the time added to each request, batch or flush, or the factor by which the demand changed, and the name of the \
-    intervention. Expected: the loss if the changed resource were the limit; a gain is negative. Elasticity: measured loss divided by expected loss in the same round, mean over the rounds. It agrees with a limit from 0.7 to 1.5, and refutes one up to 0.3; a change that gives more refutes none.";
+    intervention. Expected: the loss if the changed resource were the limit; a gain is negative. Elasticity: measured loss divided by expected loss in the same round, mean over the rounds. From 0.7 to 1.5 the resource behaves like the limit. At 0.3 or less it is not the limit, unless the change gave it more.";
 const CONTROL: &str = "The control is a delay of each request that uses no resource.";
 
 /// What could be the limit of a workload, and whether it is named.

@@ -28,7 +28,7 @@ pub(super) fn pacing(found: &WorkloadFindings) -> Option<String> {
         true => format!(
             "Open loop, {pacing}: requests are sent when they are due, whether or not earlier ones were answered. Latency \
              counts from the time a request was due, the service time from the time it was sent. The levels are numbers \
-             of connections. At levels over capacity, latency is that of a queue that grows."
+             of clients, each with one connection. At levels over capacity, latency is that of a queue that grows."
         ),
         false => format!("Pacing: {pacing}. Think time is not part of the latency."),
     })
@@ -80,13 +80,13 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     found.knee.iter().map(|of| knee(of, found)).chain(because).chain(help(found)).collect()
 }
 
-/// Why what is named is not what has the queue: ` Those that are served use server CPU, which is 98 % busy: so server CPU is named.`
+/// Why what is named is not what has the queue: ` Requests being served use server CPU, which is 98 % busy: so server CPU is named.`
 fn in_use(of: &Reason, named: &[Evidence]) -> String {
     let (Reason::Queue(growth) | Reason::InStore(growth)) = of else { return String::new() };
     let is_other = named.iter().all(|of| of.resource != growth.resource);
     let Some(first) = named.first().filter(|of| is_other && of.is_hard) else { return String::new() };
     let (limits, busy) = (limits(named), percent(first.utilization, 0));
-    format!(" Those that are served use {limits}, which is {busy} busy: so {limits} is named.")
+    format!(" Requests being served use {limits}, which is {busy} busy: so {limits} is named.")
 }
 
 /// The intervention that gives a server more.
@@ -141,11 +141,11 @@ fn help(found: &WorkloadFindings) -> Option<String> {
     ))
 }
 
-/// The same in a few words, which have room behind the name of the limit: `at half the time ≈ 466 req/s`.
+/// The same in a few words, which have room behind the name of the limit: `if it took half as long ≈ 466 req/s`.
 pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
     let then = of.then.as_ref().map_or_else(String::new, |then| format!(", then {then}"));
-    Some(format!("at half the time ≈ {} req/s{then}", short(of.rps)))
+    Some(format!("if it took half as long ≈ {} req/s{then}", short(of.rps)))
 }
 
 /// `30.5 of 32 clients wait`.
@@ -202,7 +202,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
     let added = |growth: &Growth, which: String| {
         let Growth { of_each, low, high, .. } = growth;
         format!(
-            "From {low} to {high} clients, each added client increased by {of_each:.2} the number of {which}."
+            "From {low} to {high} clients, each added client increased the number of {which} by {of_each:.2}."
         )
     };
     let busy = |resource: &str, utilization, why: &str| {
@@ -228,11 +228,11 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { resource, is_named: true, .. } => {
             format!(
-                "Goodput followed a change of {resource} as predicted. No queue or wait points to it, so it is supported, not confirmed."
+                "Goodput changed as predicted when {resource} was changed. No queue or wait points to it, so it is supported, not confirmed."
             )
         }
         Reason::Followed { resource, utilization, .. } => format!(
-            "Goodput followed a change of {resource} as predicted, but its utilization is {}, below the 85 % from which it is named.",
+            "Goodput changed as predicted when {resource} was changed, but its utilization is {}, below the 85 % from which it is named.",
             percent(*utilization, 0)
         ),
         Reason::SaturatedAtMost { resource, utilization, clients } => format!(
@@ -246,8 +246,12 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         }
         Reason::DemandVaries { resource, utilization, variation } => {
             let one = "but the limit is determined at one level, so whether its demand per request varies is not known".to_owned();
-            let several =
-                |by| format!("but its demand per request varies by {} over these levels", percent(by, 0));
+            let several = |by| {
+                format!(
+                    "but its demand per request varies by {} over these levels, so it is not named",
+                    percent(by, 0)
+                )
+            };
             busy(resource, *utilization, &variation.map_or(one, several))
         }
         Reason::Batches { resource, waits } => format!(
@@ -256,7 +260,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             if *waits { "; most of the time it waits for the named limit" } else { "" }
         ),
         Reason::Conflicts { clients, share } => format!(
-            "With {} {} of the statements that write were in the way of another server’s write of the same key: they were sent again, or \
+            "With {} {} of the statements that write conflicted with another server’s write of the same key: they were sent again, or \
              nobody knows whether they took effect (504).",
             count(*clients, "client"),
             percent(*share, 0)
@@ -403,7 +407,7 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 /// How to read the plots at the beginning of the page.
 pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (with two repetitions: their range). Band: interval of the throughput (goodput) in the answers above. Thin lines: throughput at which a resource is 100 % busy. \
     Vertical dashed line: the knee. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
-    A limit is “supported” if one kind of evidence points to it: requests queue for it, threads wait for it, it is nearly always busy, or slowing it reduced goodput. It is “confirmed” if requests queue or threads wait for it, slowing it reduced goodput as predicted, and the same time added as a delay that uses no resource (the control) hardly reduced it. It is “suspected” if it is saturated only at the highest level or, of a service seen from outside, the evidence is weak.";
+    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is nearly always busy, or slowing it reduced goodput. It is “confirmed” if requests queue or threads wait for it, slowing it reduced goodput as predicted, and the same time added as a delay that uses no resource (the control) hardly reduced it. It is “suspected” if it is saturated only at the highest level, if several servers write the same rows or, of a service seen from outside, if the evidence is weak.";
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";

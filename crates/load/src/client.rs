@@ -167,6 +167,13 @@ impl Client {
         }
     }
 
+    /// It has nothing to send now: a connection that its peer has ended is not used again.
+    pub(super) fn drop_ended(&mut self) {
+        if self.peer_closed && !self.unexpected_data {
+            self.stream = None;
+        }
+    }
+
     /// Goes on after the poll said that the socket is `readable`, writable or (`closed`) at its end.
     pub(super) fn ready(&mut self, readable: bool, closed: bool, shared: &mut Shared) -> Step {
         self.peer_closed |= closed;

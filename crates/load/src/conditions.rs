@@ -199,14 +199,19 @@ fn fits(class: &str, status: &str) -> bool {
     }
 }
 
-/// Whether the server went away: in the last second nothing succeeded, and after the last success connections failed or requests had no
+/// Whether the server went away: in the last second, and for three times as long as between two successes before, nothing succeeded, and after the last success connections failed or requests had no
 /// answer.
 pub fn server_is_gone(report: &LoadReport) -> Option<Error> {
     const STALLED_SECS: f64 = 1.0;
     // Both are counted from the end of the window: the shorter time is the later instant.
     let failed = report.last_connection_fault_secs.zip(report.last_success_secs);
     let has_failed = failed.is_some_and(|(fault, success)| fault < success);
-    let silent = report.last_success_secs.filter(|secs| *secs >= (report.window_secs / 2.0).min(1.0));
+    // At a low rate a second without a success is usual: three gaps between successes are not.
+    let least = |silent: f64| {
+        let gap = (report.window_secs - silent) / report.successes.max(1) as f64;
+        (report.window_secs / 2.0).min(1.0).max(3.0 * gap)
+    };
+    let silent = report.last_success_secs.filter(|secs| *secs >= least(*secs));
     let stalled = report.stalled_secs.filter(|secs| *secs >= STALLED_SECS);
     let what = match (silent.filter(|_| has_failed), stalled) {
         (Some(secs), _) => {

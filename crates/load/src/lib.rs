@@ -51,6 +51,7 @@ mod conditions;
 mod measure;
 pub mod workers;
 #[cfg(feature = "test-support")]
+#[path = "../tests/fuzz/mod.rs"]
 pub mod fuzz;
 
 pub use conditions::{Conditions, nothing_succeeded, server_is_gone};

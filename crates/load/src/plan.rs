@@ -58,7 +58,7 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
-    /// Workload: operations, keys and values for a key-value server (see --list). Without any flag of this group the URL itself is requested [default with another flag of this group: get_popular]
+    /// Workload: operations, keys and values for a key-value server (see --list). If no flag of this group is given, the URL itself is requested; if only others are, the default is get_popular
     #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
     pub workload: Option<&'static Workload>,
 
@@ -108,7 +108,7 @@ pub struct Plan {
     pub preload: bool,
 
     /// Compare the values read with what was written: none (only the first bytes of each value; the default), all (every byte), or 1% (every
-    /// byte of so many of the values)
+    /// byte of 1 % of the values)
     #[arg(long, value_name = "WHICH", default_value = "none", hide_default_value = true, help_heading = KEY_VALUE)]
     pub verify: Verify,
 

@@ -281,6 +281,7 @@ impl Reactor {
     /// Puts client `index` aside for some time.
     fn pause(&mut self, index: usize, state: State, time: Duration) {
         let client = &mut self.clients[index];
+        client.drop_ended();
         client.state = state;
         client.since = self.now;
         self.waiting.push(Reverse((self.now + time, index)));
@@ -289,6 +290,7 @@ impl Reactor {
     /// Connection `index` of an open loop may carry whatever is due next.
     fn release(&mut self, index: usize) {
         let client = &mut self.clients[index];
+        client.drop_ended();
         client.state = State::Idle;
         client.since = self.now;
         self.free.push_back(index);

@@ -76,7 +76,7 @@ impl Second {
             latency_us_p95: latency.us_p95,
             latency_us_p99: latency.us_p99,
             latency_us_max: latency.us_max,
-            backlog: 0,
+            backlog: None,
         }
     }
 
@@ -218,12 +218,12 @@ impl TimeSeries {
     }
 
     /// How many requests are due and not sent when this many bins of the window are over.
-    fn backlog(&self, bins: i64) -> u64 {
-        let Some((offered, warmup)) = &self.offered else { return 0 };
+    fn backlog(&self, bins: i64) -> Option<u64> {
+        let (offered, warmup) = self.offered.as_ref()?;
         let secs = warmup.as_secs_f64() + bins as f64 * self.bin.as_secs_f64();
         // The last one may be due at this very instant.
         let due = offered.due(secs).floor() as u64;
-        due.saturating_sub(self.sent)
+        Some(due.saturating_sub(self.sent))
     }
 
     /// The seconds of the window, and its bins where they are shorter.
@@ -344,8 +344,8 @@ mod tests {
             }
             backlogs
         };
-        assert_eq!(backlog("constant"), [1, 2, 3]);
-        assert_eq!(backlog("poisson"), [0, 0, 0], "more or less may have been due");
+        assert_eq!(backlog("constant"), [1, 2, 3].map(Some));
+        assert_eq!(backlog("poisson"), [None; 3], "more or less may have been due");
     }
 
     #[test]

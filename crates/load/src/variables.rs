@@ -58,8 +58,16 @@ impl<'c> Cutter<'c> {
     }
 }
 
-/// Whether all variables of a part are known.
+/// Whether all variables of a part are known. A column whose name no variable can have may be in the file, if it is not used.
 pub(super) fn check(text: &[u8], columns: &[String]) -> Result<(), String> {
+    let is_used =
+        |column: &&String| memchr::memmem::find(text, format!("{{{{{column}}}}}").as_bytes()).is_some();
+    if let Some(column) = columns.iter().filter(|column| !is_name(column)).find(is_used) {
+        return Err(format!(
+            "no variable can be called `{}`; hint: name the column with letters of ASCII, digits, blanks and _ - : .",
+            column.escape_debug()
+        ));
+    }
     let mut cutter = Cutter::new(columns);
     names(text).try_for_each(|(.., name)| cutter.placeholder(name).map(drop))
 }
@@ -74,7 +82,7 @@ fn unknown(name: &str, columns: &[String]) -> String {
 }
 
 /// Whether a variable can be called so.
-pub(super) fn is_name(text: &str) -> bool {
+fn is_name(text: &str) -> bool {
     text.trim() == text && text.bytes().all(|byte| is_of_name(&byte))
 }
 
@@ -171,6 +179,16 @@ mod tests {
             assert!(check(wrong.as_bytes(), &["id".to_owned()]).unwrap_err().contains(why), "{wrong}");
         }
         assert!(check(b"{{id}}", &[]).unwrap_err().contains("--values"));
+    }
+
+    #[test]
+    fn a_column_that_no_variable_can_name_is_refused_where_it_is_used() {
+        for (column, shown) in [("straße", "straße"), ("a\nb", "a\\nb"), ("a{b", "a{b"), (" a", " a")] {
+            let columns = ["id".to_owned(), column.to_owned()];
+            assert_eq!(check(b"{{id}}", &columns), Ok(()), "{column}");
+            let why = check(format!("/{{{{{column}}}}}").as_bytes(), &columns).unwrap_err();
+            assert!(why.starts_with(&format!("no variable can be called `{shown}`; hint: ")), "{why}");
+        }
     }
 
     #[test]

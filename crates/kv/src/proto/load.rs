@@ -348,9 +348,9 @@ pub struct SecondReport {
     /// Longest.
     #[serde(default)]
     pub latency_us_max: f64,
-    /// Of an open loop with even gaps: requests that were due at its end and not sent. 0 of others.
-    #[serde(default)]
-    pub backlog: u64,
+    /// Requests that were due at its end and not sent; `None` where that is not known: but for an open loop with even gaps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<u64>,
 }
 
 /// A latency distribution, in microseconds. All zero where `count` is.

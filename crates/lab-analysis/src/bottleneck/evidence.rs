@@ -63,8 +63,10 @@ pub(super) fn evidence(
     let demand_us = mean(&demands);
     let demand_variation = variation(&demands);
     let falls_by = |factor: f64| matches!(demands[..], [first, .., last] if first > factor * last);
-    // Without a plateau goodput rises a little over these levels: at full use that is a demand which falls.
-    let falls = matches!(capacity, Capacity::NotReached { .. }) && falls_by(SHOULDER_FALL)
+    // Without a plateau goodput rises a little over these levels: at full use that is a demand which falls from level to level. One that
+    // goes up and down is noise.
+    let falls_always = demands.windows(2).all(|pair| pair[0] >= pair[1]);
+    let falls = matches!(capacity, Capacity::NotReached { .. }) && falls_by(SHOULDER_FALL) && falls_always
         || demand_variation > Some(CONSTANT) && falls_by(1.0);
     let is_saturated = |row: &Row| row.resources[i].utilization >= Some(SATURATED);
     // U = X·D: saturated long before the capacity is reached means that D was larger there.

@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("slowing the load generator costs less than half of what it would cost if the generator were the limit, with the whole 95 % interval; if the interval contains that half, the check passes only if it also contains 0 and the generator is less than 70 % busy"),
+        .about("when the generator is slowed, goodput falls by less than half of what it would fall by if the generator were the limit (whole 95 % interval); if the interval contains that half, the check passes only if it also contains 0 and the generator is less than 70 % busy"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("attempts per second × (latency + think time) is within 2 % of the number of clients; in an open loop, attempts per second × service time is within 2 % of the number of requests in flight"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
@@ -66,7 +66,7 @@ pub const CHECKS: &[Check] = &[
         .about("no planned trial failed"),
     check("repetitions", "repetitions", Medium, Test::Workload(run::repetitions))
         .about("every level was measured in at least three repetitions, so that each mean has an interval"),
-    check("precision", "interval of the throughput", Medium, Test::Workload(run::precision))
+    check("precision", "width of the throughput’s interval", Medium, Test::Workload(run::precision))
         .about("the 95 % interval of the throughput is at most ±20 % of it"),
     check("values", "verified values", Low, Test::Workload(run::values))
         .about("values read under load were compared with those written, and none was wrong or stale"),

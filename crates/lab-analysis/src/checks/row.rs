@@ -25,9 +25,9 @@ pub(super) fn little(case: &OfRow) -> Checked {
     let more = if worst < 0.0 { "fewer" } else { "more" };
     let seen = match (is_open(load), load.in_flight_mean) {
         (true, Some(mean)) => format!(
-            "throughput × service time accounts for {share} {more} requests in flight than the {mean:.3} counted"
+            "attempts per second × service time account for {share} {more} requests in flight than the {mean:.3} counted"
         ),
-        _ => format!("throughput × latency accounts for {share} {more} clients than there were"),
+        _ => format!("attempts per second × latency account for {share} {more} clients than there were"),
     };
     Checked::fail(seen, "This is a fault of weir: Little’s law must hold. Please report it.")
 }

@@ -5,14 +5,14 @@
 
 mod capacity;
 mod circumstances;
-mod gate;
+mod verdicts;
 mod measures;
 
 pub use capacity::CapacityRatio;
 pub use circumstances::Difference;
-pub use gate::{Gate, Standing, Subject, Verdict, gate};
 pub use measures::{Kind, MEASURES, Measure};
 pub use stats::ratio::{Method, Quotient};
+pub use verdicts::{Gate, Standing, Subject, Verdict, gate};
 
 use super::rows::{Excluded, Row, excluded_run};
 use super::{Findings, WorkloadFindings, findings};

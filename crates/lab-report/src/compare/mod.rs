@@ -3,15 +3,15 @@
 //! A pure function, as the report is: the same comparison gives the same bytes. `page` makes a document
 //! that all formats write.
 
-mod gate;
+mod verdicts;
 mod page;
 mod plot;
 mod sentences;
 
 use super::document::File;
 use super::{files, text};
-pub use gate::{gate_headline, gate_junit, gate_markdown, gate_text};
 use lab_analysis::Comparison;
+pub use verdicts::{gate_headline, gate_junit, gate_markdown, gate_text};
 
 /// The files of a comparison. The drawing is missing where no processor time was read.
 pub fn render(comparison: &Comparison) -> Vec<File> {

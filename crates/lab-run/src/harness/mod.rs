@@ -164,7 +164,9 @@ pub fn run(
             }
             // Of several targets none is there while another is measured. One alone may keep its databases.
             let kept = runner.take().filter(|_| target_runs.len() == 1);
-            let mut made = kept.map_or_else(|| target_run.runner(own.trials.len() as u64), Ok);
+            // Targets may share a store: each sends requests of its own.
+            let ran = own.trials.len() as u64 + ((turn as u64) << 32);
+            let mut made = kept.map_or_else(|| target_run.runner(ran), Ok);
             if made.is_ok() {
                 // Only now: what this machine refuses is said at once, and of what is measured nothing runs yet.
                 proved = proved.or_else(|| prove(&target_runs, options, progress));

@@ -62,8 +62,12 @@ const SIZES: &[(&str, Size)] = &[
         Some(Slowed::Raised(base.named_or(is_quota, "server quota")))
     }),
     ("database_cpu", |base| {
-        let is_cpu = |of: &Resource| of.name.starts_with(DATABASE) && of.name.ends_with("CPU");
-        Some(Slowed::Rate(base.named_or(is_cpu, "database CPU")))
+        // As above: of cores that are shared nothing is taken.
+        let is_quota = |of: &Resource| {
+            let gauge = of.servers_gauge.as_deref();
+            gauge.is_some_and(|gauge| gauge.starts_with(DATABASE) && gauge.ends_with(".quota_cores"))
+        };
+        Some(Slowed::Rate(base.named_or(is_quota, "database CPU")))
     }),
 ];
 

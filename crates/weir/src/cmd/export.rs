@@ -21,8 +21,7 @@ const PAGE_KEYS: usize = 1000;
 /// Write the keys and values of a server as lines of JSON, for weir import
 ///
 /// The server stays available. Each key that is there all the time is written once, in the order of keys. For a key that is written
-/// meanwhile, the file has its old value, its new value, or nothing. The keys are read a page at a time, so this is not the state of one
-/// moment.
+/// meanwhile, the file has its old value, its new value, or nothing. The keys are read a page at a time, so the file is not a snapshot.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -3,6 +3,7 @@
 //! Reads the file and the flags, shows how far the run is, and tells at its end what was found and what failed.
 
 use super::given::{self, Length, Service};
+use super::load::not_linearizable;
 use super::usage::{check_commands, of_target};
 use super::{compare, counted, note, read_text, report, say};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     /// In place of a file: the command that starts a service on the port {port}
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
-    /// In place of a file: a running service, as http://host:port/path; with --command the path to request. Without a path it is a key-value server, and keys are read
+    /// In place of a file: a running service, as http://host:port/path; with --command the path to request. A URL without a path is that of a key-value server, from which keys are read
     #[arg(long, value_name = "URL|PATH")]
     url: Option<String>,
     /// With --command: CPU limit of the service in cores, as in 0.5. At the end the limit is doubled, which shows whether CPU is the
@@ -66,9 +67,8 @@ pub(crate) struct Args {
     /// The measured part of each trial; overrides the file
     #[arg(long)]
     window: Option<Span>,
-    /// Shorten the durations of the file to this share, above 0 and at most 1: warm-ups, but none to less than 1 s; windows, but none to less than
-    /// 2 s; and the longest time of adaptive windows and searches. With less than 0.1 at most seven levels of each workload are measured. The report
-    /// says so
+    /// Multiply the durations of the file by this share, above 0 and at most 1. A warm-up is not shortened below 1 s, a window not below 2 s.
+    /// Below 0.1, at most seven levels of each workload are measured. The report says so
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,
     /// Skip the accuracy test of the load generator. The report says so
@@ -184,25 +184,19 @@ fn conclude(
             counted(first.level.into(), "client"),
         ))
         .hint(format_args!("the logs are in {}", dir.display()))),
-        None => not_linearizable(&targets),
+        None => linearizable(&targets),
     }
 }
 
 /// Fails if operations were judged and not all of them can be explained.
-fn not_linearizable(targets: &[&Results]) -> Result<(), Error> {
+fn linearizable(targets: &[&Results]) -> Result<(), Error> {
     let loads = targets.iter().flat_map(|results| &results.trials).filter_map(|trial| trial.load.as_ref());
     let (mut violations, mut not_decided) = (0, 0);
     for judged in loads.filter_map(|load| load.linearizability.as_ref()) {
         violations += judged.violations;
         not_decided += judged.not_decided;
     }
-    match (violations, not_decided) {
-        (0, 0) => Ok(()),
-        (0, _) => Err(Error::new(format_args!("{} could not be checked", counted(not_decided, "key")))
-            .hint("use fewer clients or more keys")),
-        _ => Err(Error::new(format_args!("linearizability is violated on {}", counted(violations, "key")))
-            .hint("the report has operations of one of them that no order explains")),
-    }
+    not_linearizable(violations, not_decided).map_or(Ok(()), Err)
 }
 
 /// Writes and tells how the targets of the run in `dir` stand beside each other.

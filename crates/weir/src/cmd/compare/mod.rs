@@ -28,8 +28,8 @@ pub(crate) struct Args {
     base: Option<PathBuf>,
     /// Results to compare with the first
     new: Option<PathBuf>,
-    /// Exit with 3 if NEW is slower: if the 95 % interval of its loss of goodput, CPU per request, p50 or p99 latency is above 0 and its
-    /// upper end reaches this share, as in 5%; or if clearly more trials of NEW than of BASE do not count (failed, over 0.1 % errors, a rate that
+    /// Exit with 3 if NEW is slower (less goodput, or more CPU per request, p50 or p99 latency): if the 95 % interval of the difference is
+    /// above 0 and its upper end reaches this share, as in 5%; or if clearly more trials of NEW than of BASE do not count (failed, over 0.1 % errors, a rate that
     /// was not kept up with)
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,

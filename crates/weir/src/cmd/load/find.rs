@@ -54,7 +54,7 @@ pub(super) fn rate(
     let trial_secs = (within.as_secs_f64() / TRIES).clamp(0.25, 30.0);
     // What comes through without a limit is where to begin.
     let first = run(&Plan { window: Duration::from_secs_f64(trial_secs), ..plan.clone() })?;
-    load::nothing_succeeded(&first).map_or(Ok(()), Err)?;
+    needs_success(&first)?;
     let requests = requests_of_a_try(wanted.error_ratio_max());
     let longest_secs = within.as_secs_f64() / TRIES_LEAST;
     let trial_secs = trial_secs.max((requests / first.goodput_rps).min(longest_secs));
@@ -222,6 +222,18 @@ struct Level {
     error_ratio: f64,
 }
 
+/// A try in which nothing was over says how to give the search more time.
+fn needs_success(report: &LoadReport) -> Result<(), Error> {
+    match load::nothing_succeeded(report) {
+        Some(_) if report.attempts == 0 => {
+            let what = format_args!("no request was over in a try of {:.1} s", report.window_secs);
+            Err(Error::unmet(what).hint("give the search more time with --within"))
+        }
+        Some(why) => Err(why),
+        None => Ok(()),
+    }
+}
+
 /// Finds the highest goodput in a closed loop, and the number of clients from which more only wait.
 pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool)) -> Result<(), Error> {
     let begun = Instant::now();
@@ -245,7 +257,14 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
             // As above: each run asks for something else.
             plan.seed = plan.seed.wrapping_add(1);
             let report = run(&plan)?;
-            load::nothing_succeeded(&report).map_or(Ok(()), Err)?;
+            if let Err(why) = needs_success(&report) {
+                // What was measured with fewer clients stays.
+                if levels.is_empty() {
+                    return Err(why);
+                }
+                note(format_args!("{clients} clients: {why}"));
+                break;
+            }
             // The keys are there now.
             plan.preload = !plan.is_key_value();
             if !quiet {

@@ -7,7 +7,7 @@ use crate::cmd::{counted, note};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kv::proto::{LoadEvent, SecondReport};
 use kv::units;
-use load::{Arrivals, Pacing, Plan};
+use load::{Pacing, Plan};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -142,13 +142,9 @@ impl State {
             ..0 => ("warm-up", self.warmup.as_secs_f64().ceil() as i64 + second + 1, self.warmup),
             0.. => ("window", second + 1, self.window),
         };
-        // The last one tells how it is now.
-        let backlog = seconds.last().map_or(0, |second| second.backlog);
-        // Of random arrivals none is counted.
-        let backlog = match self.pacing.arrivals {
-            Arrivals::Constant => format!(", backlog {backlog}"),
-            Arrivals::Poisson => String::new(),
-        };
+        // The last one tells how it is now; of random arrivals none is counted.
+        let backlog = seconds.last().and_then(|second| second.backlog);
+        let backlog = backlog.map_or_else(String::new, |backlog| format!(", backlog {backlog}"));
         let since = (second + 1).max(0).unsigned_abs().saturating_sub(seconds.len() as u64);
         let since = Duration::from_secs(since);
         let (since, length) = (self.warmup + since, Duration::from_secs(seconds.len() as u64));
@@ -191,7 +187,7 @@ mod tests {
             latency_us_p95: p99_us / 2.0,
             latency_us_p99: p99_us,
             latency_us_max: p99_us * 2.0,
-            backlog: 7,
+            backlog: Some(7),
         }
     }
 
@@ -239,8 +235,8 @@ mod tests {
         let line = state.hear(&event, false).unwrap();
         assert!(line.contains("1.50k req/s of 2.00k offered, backlog 7  p50 "), "{line}");
         assert!(line.ends_with("  3 errors  200 × 1500  503 × 3"), "{line}");
-        state.pacing.arrivals = Arrivals::Poisson;
-        let line = hear(&mut state, 1, second(1500, 3, 100.0)).unwrap();
+        let of_random_arrivals = SecondReport { backlog: None, ..second(1500, 3, 100.0) };
+        let line = hear(&mut state, 1, of_random_arrivals).unwrap();
         assert!(line.contains("1.50k req/s of 2.00k offered  p50 "), "{line}");
     }
 

@@ -153,11 +153,14 @@ impl Page {
 }
 
 /// Answers each of these connections. That one could not be taken, as without a free file descriptor, is not the end.
-fn answer_all(streams: impl Iterator<Item = io::Result<TcpStream>>, text: &Mutex<String>) {
+fn answer_all(streams: impl Iterator<Item = io::Result<TcpStream>>, text: &Arc<Mutex<String>>) {
     for stream in streams {
         match stream {
-            // A client that went away asks again.
-            Ok(stream) => drop(answer(stream, text)),
+            // One that sends nothing holds up no other. A client that went away asks again.
+            Ok(stream) => {
+                let text = Arc::clone(text);
+                thread::spawn(move || drop(answer(stream, &text)));
+            }
             Err(_) => thread::sleep(ACCEPT_AGAIN),
         }
     }
@@ -320,7 +323,7 @@ mod tests {
         client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         let taken = listener.accept().map(|(stream, _)| stream);
         let failed = Err(io::Error::other("too many open files"));
-        answer_all([failed, taken].into_iter(), &Mutex::new("all of it".to_owned()));
+        answer_all([failed, taken].into_iter(), &Arc::new(Mutex::new("all of it".to_owned())));
         let mut answered = String::new();
         client.read_to_string(&mut answered).unwrap();
         assert!(answered.starts_with("HTTP/1.1 200 OK\r\n") && answered.ends_with("all of it"), "{answered}");

@@ -13,7 +13,7 @@ mod text;
 
 use super::{complain, counted, say, say_json};
 use kv::Error;
-use kv::proto::{LOAD_REPORT_SCHEMA, LinearizabilityReport, LoadEvent, LoadReport};
+use kv::proto::{LOAD_REPORT_SCHEMA, LoadEvent, LoadReport};
 use live::Live;
 use load::{self, Conditions, DIALECTS, DISTRIBUTIONS, EarlyEnd, Plan, WORKLOADS};
 use signal_hook::consts::SIGINT;
@@ -52,15 +52,15 @@ pub(crate) struct Args {
 
     /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'
     #[cfg(feature = "lab")]
-    #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
+    #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "warmup", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_rate: Option<Conditions>,
 
     /// Find the highest throughput and the knee over numbers of clients
     #[cfg(feature = "lab")]
-    #[arg(long, conflicts_with_all = ["find_rate", "rate", "stages", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
+    #[arg(long, conflicts_with_all = ["find_rate", "rate", "stages", "warmup", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_capacity: bool,
 
-    /// How long such a search may take
+    /// Maximum time of --find-rate or --find-capacity
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "TIME", value_parser = load::span, default_value = "60s", help_heading = "Result")]
     within: Duration,
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "events", help_heading = "Output")]
     json: bool,
 
-    /// Print each phase of the run (preload, warm-up, window) as a JSON line when it begins; the report is the last line
+    /// Print events as JSON lines when they happen: preload, window start, each second, window end; the report is the last line
     #[arg(long, help_heading = "Output")]
     events: bool,
 
@@ -253,7 +253,8 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     if !wants_histograms {
         report.histograms.clear();
     }
-    failures.extend(report.linearizability.as_ref().and_then(not_linearizable));
+    let checked = report.linearizability.as_ref();
+    failures.extend(checked.and_then(|of| not_linearizable(of.violations, of.not_decided)));
     failures.extend(gates(args.fail_if.as_ref(), &report));
     match (args.json, args.events) {
         (true, _) => say_json(&report)?,
@@ -275,17 +276,16 @@ fn gates(fail_if: Option<&Conditions>, report: &LoadReport) -> Option<Error> {
     })
 }
 
-/// Why the run fails that was checked.
-fn not_linearizable(report: &LinearizabilityReport) -> Option<Error> {
-    let LinearizabilityReport { violations, not_decided, .. } = report;
+/// Why a run fails whose operations were checked: keys with a violation, and those that could not be decided.
+pub(crate) fn not_linearizable(violations: u64, not_decided: u64) -> Option<Error> {
     match (violations, not_decided) {
         (0, 0) => None,
         (0, _) => Some(
-            Error::new(format_args!("{} could not be checked", counted(*not_decided, "key")))
-                .hint("too many operations of one key overlap: use fewer --clients or more --keys"),
+            Error::new(format_args!("{} could not be checked", counted(not_decided, "key")))
+                .hint("too many operations of one key overlap: use fewer clients or more keys"),
         ),
         _ => Some(
-            Error::new(format_args!("linearizability is violated on {}", counted(*violations, "key")))
+            Error::new(format_args!("linearizability is violated on {}", counted(violations, "key")))
                 .hint("the report has operations of one of them that no order explains"),
         ),
     }

@@ -58,9 +58,9 @@ pub fn gate_headline(gate: &Gate) -> String {
         _ if !undecided.is_empty() => format!("undecided: {}", listed(&undecided)),
         _ if !gate.says_something() => "not comparable: the load generator was the limit".to_owned(),
         _ if with(Standing::NotComparable).next().is_some() => {
-            format!("no regression of {margin} where it is comparable")
+            format!("no loss of {margin} or more where it is comparable")
         }
-        _ => format!("no regression of {margin}"),
+        _ => format!("no loss of {margin} or more"),
     }
 }
 
