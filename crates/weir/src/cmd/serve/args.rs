@@ -20,8 +20,8 @@ use toml::Spanned;
 /// Serve an HTTP key-value store: a cache in front of a durable store
 ///
 /// Settings come from flags, environment variables (WEIR_LISTEN, WEIR_STORE, …) and a TOML file (listen = "…",
-/// cache-bytes = "…"). A flag overrides the variable, a variable overrides the file. Flags that are true or false are false by
-/// default, and true where no value is given.
+/// cache-bytes = "…"). A flag overrides the variable, a variable overrides the file. A setting that is true or
+/// false is false by default, and true if its flag is given without a value.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A TOML file with settings named like the flags
@@ -57,12 +57,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_TOKENS")]
     pub(super) tokens: Option<PathBuf>,
 
-    /// Serve the pages about the server (/metrics, /stats and /dashboard) at this address only. It also has /readyz and /healthz, but not
-    /// /kv; everything else, and /readyz and /healthz too, is at --listen. On a loopback address or a Unix socket it needs no token and has no TLS. Repeatable; in WEIR_OPS_LISTEN separate them by commas, in the file write a list
+    /// Serve /metrics, /stats and /dashboard at this address, and no longer at --listen. /healthz and /readyz are at both, all other routes
+    /// only at --listen. On a loopback address or a Unix socket it needs no token and has no TLS. Repeatable; in WEIR_OPS_LISTEN separate them by commas, in the file write a list
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
-    /// Also serve the HTTP API of another system at this address; NAME is s3 (a subset of Amazon S3), or put-kv, crud, root or rpc, the APIs of the course reports' servers (docs/reference.md).
+    /// Also serve the HTTP API of another system at this address; NAME is s3 (a subset of Amazon S3), or put-kv, crud, root or rpc, the APIs of five student projects (docs/reference.md).
     /// Repeatable; in WEIR_COMPAT separate them by commas, in the file write a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
@@ -72,13 +72,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_S3_CREDENTIALS")]
     pub(super) s3_credentials: Option<PathBuf>,
 
-    /// Accept this name in the Host header, besides localhost, 127.0.0.1, [::1] and the address itself. Without this flag any name is accepted,
-    /// except on loopback addresses. The same holds for the Origin of web pages. Repeatable; in WEIR_HOST separate them by commas, in
+    /// Accept this name in the Host header, besides localhost, 127.0.0.1, [::1] and the address itself. Without this flag, a loopback address accepts only
+    /// these, any other address every name. The same holds for the Origin of web pages. Repeatable; in WEIR_HOST separate them by commas, in
     /// the file write a list
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
-    /// Allow an address that other machines can reach although TLS, tokens or both are missing
+    /// Allow an address that other machines can reach without TLS, without tokens, or without both
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
@@ -101,7 +101,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_ALLOW_ASYNCHRONOUS_FAILOVER", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) allow_asynchronous_failover: bool,
 
-    /// A replica to read from while a store is unavailable; such answers may be stale and are marked detail=replica in Cache-Status
+    /// A PostgreSQL replica (see `weir replica`) to read from while a store is unavailable; such answers may be stale and are marked detail=replica in Cache-Status
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
     pub(super) read_fallback: Option<String>,
 
@@ -134,12 +134,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES", default_value = "8MiB", value_parser = value_bytes)]
     pub(super) value_bytes: usize,
 
-    /// Memory for the bodies and values of all requests in progress, as far as they are above 36KiB each; requests that would exceed it are
+    /// Memory for the bodies and values of requests in progress; those of 36KiB or less do not count. Requests that would exceed it are
     /// answered 503 [default: a quarter of the memory that --cache-bytes leaves of the machine or control group, at least 64MiB]
     #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
     pub(super) memory_budget: Option<Size>,
 
-    /// Maximum number of connections; more are answered 503 [default: 20000, or what the limit of open files has room for]
+    /// Maximum number of connections; more are answered 503 [default: 20000, or fewer if the limit of open files is lower]
     #[arg(long, value_name = "N", env = "WEIR_CONNECTIONS", value_parser = at_least_one())]
     pub(super) connections: Option<usize>,
 
@@ -185,7 +185,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT", default_value = "75s", value_parser = positive)]
     pub(super) idle_timeout: Duration,
 
-    /// How long a client may take to send the header section. Also the interval in which a body must arrive at 1 KiB per second on average
+    /// How long a client may take to send the header section. A body must arrive at 1 KiB per second or more, averaged over each interval of this length
     #[arg(long, value_name = "TIME", env = "WEIR_HEAD_TIMEOUT", default_value = "10s", value_parser = positive)]
     pub(super) head_timeout: Duration,
 
@@ -193,7 +193,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_DRAIN", default_value = "30s")]
     pub(super) drain: Span,
 
-    /// Log requests to this file, or - for standard output: a JSON object a line, with the key, without values and tokens
+    /// Log requests to this file, or - for standard output: one JSON object per line, with the key, without values and tokens
     /// (docs/operations.md). If it is renamed or removed (logrotate), a new file is made
     #[arg(long, value_name = "FILE|-", env = "WEIR_ACCESS_LOG")]
     pub(super) access_log: Option<PathBuf>,
@@ -210,7 +210,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) timing: bool,
 
-    /// Enable routes for measurements: delete all data, consume processor time, switch batching off. Any client may use them
+    /// Enable routes for measurements: fill and clear the store, compute, inject faults (docs/http-api.md). Only on loopback addresses. Without --tokens any client can use them
     #[arg(long, env = "WEIR_LAB", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) lab: bool,
 
