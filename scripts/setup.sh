@@ -52,6 +52,8 @@ has_cc() {
 # use them read-only.
 make_trees() {
     local trees=$1 merged container
+    # What a run that failed has left mounted.
+    umount -l "$trees/merged" "$trees/images/overlay" 2>/dev/null || true
     rm -rf "$trees"
     mkdir -p "$trees/services" "$trees/work" "$trees/merged"
     debootstrap --variant=minbase bookworm "$trees/base"
@@ -129,13 +131,15 @@ for need in "$@"; do
             ;;
         ip) has_program ip || packages+=(iproute2) ;;
         openssl | curl | debootstrap | buildah | wrk | valgrind | slowhttptest) has_program "$need" || packages+=("$need") ;;
+        python3-venv) python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv) ;;
         python) # what the tests need of PyPI: in a directory of its own, as Debian has no packages of it
             wanted="schemathesis==4.32.5 boto3==1.44.5 awscli==1.46.3 s3cmd==2.4.0 openapi-python-client==0.29.1"
             python="${XDG_CACHE_HOME:-$HOME/.cache}/weir/python"
             [ "$(cat "$python/weir-packages" 2>/dev/null)" = "$wanted" ] || {
                 echo "setup: installing $wanted into $python" >&2
                 # shellcheck disable=SC2086
-                python3 -m venv "$python" && "$python/bin/pip" install --quiet --disable-pip-version-check $wanted &&
+                "${BASH_SOURCE[0]}" python3-venv && python3 -m venv "$python" &&
+                    "$python/bin/pip" install --quiet --disable-pip-version-check $wanted &&
                     echo "$wanted" >"$python/weir-packages"
             } || fail "python3 cannot install $wanted: apt-get install python3-venv"
             ;;

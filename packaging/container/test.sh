@@ -99,6 +99,7 @@ cd "$work/sources"
 container=$(buildah from --pull-never localhost/weir)
 [ "$(buildah run --isolation chroot "$container" -- id -un)" = weir ]
 buildah run --isolation chroot "$container" -- weir-ready 8081
+buildah run --isolation chroot --env WEIR_OPS_LISTEN=127.0.0.1:8081 "$container" -- weir-ready
 ! buildah run --isolation chroot "$container" -- weir-ready 8082 2>/dev/null
 ! (options=() && run localhost/weir) 2>"$work/refused.log"
 grep -q 'can be reached from other machines' "$work/refused.log"

@@ -59,7 +59,7 @@ Description: HTTP key-value store with a cache over a durable database
  load generator and the lab that measure it.
 CONTROL
 printf '/etc/weir/weir.toml\n/etc/logrotate.d/weir\n' >"$root/DEBIAN/conffiles"
-install -m 0755 postinst prerm postrm "$root/DEBIAN"
+install -m 0755 preinst postinst prerm postrm "$root/DEBIAN"
 (cd "$root" && find . -type f ! -path './DEBIAN/*' -printf '%P\0' | sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
 chmod 0644 "$root/DEBIAN/md5sums" "$root/DEBIAN/conffiles" "$root/DEBIAN/control"
 find "$root" -type d -exec chmod 0755 {} +

@@ -58,9 +58,28 @@ until grep -q '"path":"/kv/greeting"' /var/log/weir/access.log; do sleep 0.1; do
 logrotate --force /etc/logrotate.d/weir
 until ask /kv/greeting && [ -s /var/log/weir/access.log ]; do sleep 0.1; done
 [ "$(stat -c '%U %a' /etc/weir/weir.toml)" = 'root 640' ]
+# An upgrade restarts what runs, and starts nothing, also without the settings.
+systemctl reset-failed weir
+before=$(of_weir MainPID)
+dpkg -i /srv/weir_*.deb
+[ "$(of_weir ActiveState)" = active ] && [ "$(of_weir MainPID)" != "$before" ]
+systemctl stop weir
+mv /etc/weir/weir.toml /srv/
+dpkg -i /srv/weir_*.deb
+mv /srv/weir.toml /etc/weir/
+[ "$(of_weir ActiveState)" = inactive ]
+# What is removed comes back as it was.
+for state in active inactive; do
+    [ "$state" = active ] || systemctl disable --now weir
+    dpkg --remove weir
+    [ "$(of_weir ActiveState)" = inactive ]
+    dpkg -i /srv/weir_*.deb
+    [ "$(of_weir ActiveState)" = "$state" ]
+done
+systemctl enable weir
 # Nothing of it is left, and it is installed anew with the settings that it comes with.
 dpkg --purge weir
-[ ! -e /var/lib/weir ] && [ ! -e /var/log/weir ] && ! getent passwd weir
+[ ! -e /var/lib/weir ] && [ ! -e /var/log/weir ] && [ -z "$(find /etc/systemd -name 'weir.*')" ] && ! getent passwd weir
 dpkg -i /srv/weir_*.deb
 curl -fsS --retry 30 --retry-connrefused -T /etc/hostname http://localhost:8080/kv/greeting
 weir store backup /var/lib/weir/data /srv/copy

@@ -22,7 +22,7 @@ backend weir {
 
 sub vcl_recv {
     # For operators only.
-    if (req.url ~ "^/(metrics|stats|dashboard)$") {
+    if (req.url ~ "^/(metrics|stats|dashboard)(\?|$)") {
         return (synth(403));
     }
     if (req.method != "GET" && req.method != "HEAD") {
@@ -30,8 +30,9 @@ sub vcl_recv {
         set req.http.Connection = "close";
         return (pipe);
     }
-    # What a token lets one client read is not for another.
-    if (req.http.Authorization || req.url !~ "^/kv/") {
+    # What a token lets one client read is not for another. A request that waits for a change would hold up all others for its key,
+    # and If-Match is not passed on with what may be stored.
+    if (req.http.Authorization || req.http.Prefer || req.http.If-Match || req.url !~ "^/kv/") {
         return (pass);
     }
     # Keys are case-sensitive and have no parameters; values are the same for all hosts and encodings.

@@ -53,10 +53,13 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Every key is on its own way to the cluster, and a worker waits for the slowest of its batch.
 const WORKERS: Workers = Workers { read: 16, write: 32 };
 
-const TABLES: [&str; 2] = [
-    "CREATE TABLE IF NOT EXISTS weir_rows (key blob PRIMARY KEY, version bigint, expires bigint, content_type text, \
-     content_encoding text, value blob)",
-    "CREATE TABLE IF NOT EXISTS weir_map (one boolean PRIMARY KEY, map text)",
+/// Names and columns.
+const TABLES: [(&str, &str); 2] = [
+    (
+        "weir_rows",
+        "key blob PRIMARY KEY, version bigint, expires bigint, content_type text, content_encoding text, value blob",
+    ),
+    ("weir_map", "one boolean PRIMARY KEY, map text"),
 ];
 
 struct Cassandra {
@@ -91,7 +94,7 @@ impl Cassandra {
         if !is_there {
             let Config { shown, keyspace, .. } = &self.config;
             let make = format!(
-                "CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy', 'replication_factor': 3}}"
+                "CREATE KEYSPACE \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', 'replication_factor': 3}}"
             );
             let what = format!("the store {shown} has no keyspace {keyspace}; make it, with: {make}");
             return Err(Error::new(Kind::Config, what));
@@ -171,12 +174,15 @@ impl Cassandra {
         }
     }
 
-    /// Makes the tables on one node, always the same: Cassandra does not order changes of the schema by several nodes.
+    /// Makes the tables that are not there, on one node, always the same: Cassandra does not order changes of the schema by several
+    /// nodes. A server that finds its tables does not need that node, nor the right to make them.
     async fn make_tables(&self, driver: &Driver) -> Result<(), Error> {
         let state = driver.get_cluster_state();
+        let keyspace = state.get_keyspace(&self.config.keyspace);
+        let is_there = |name: &str| keyspace.is_some_and(|keyspace| keyspace.tables.contains_key(name));
         let Some(node) = state.get_nodes_info().iter().min_by_key(|node| node.host_id) else { return Ok(()) };
-        for table in TABLES {
-            let mut statement = Statement::new(table);
+        for (name, columns) in TABLES.iter().filter(|(name, _)| !is_there(name)) {
+            let mut statement = Statement::new(format!("CREATE TABLE IF NOT EXISTS {name} ({columns})"));
             let target = NodeIdentifier::Node(Arc::clone(node));
             statement.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(target, None)));
             let made = driver.query_unpaged(statement, ()).await;

@@ -22,6 +22,9 @@ const NEVER: i64 = i64::MAX;
 const TTL_MAX: u64 = 600_000_000;
 /// The engine removes a value so much later than it ends: the clocks of nodes and servers differ.
 const TTL_MARGIN: Duration = Duration::from_secs(60);
+/// The engine refuses a TTL that ends later, in seconds since 1970, if its files have a format of Cassandra 4: those hold no end after
+/// 2038-01-19. Five days earlier, as the clocks of nodes and servers differ.
+const TTL_END_MAX: u64 = 2_147_000_000;
 
 /// How often a row is asked whether a statement was applied.
 const TRIES_MAX: usize = 4;
@@ -200,9 +203,9 @@ impl CassandraSession {
             Change::Put(row) => {
                 let Attributes { content_type, content_encoding, expires } = row.attributes();
                 let until = ending(row);
-                let left = expires.map(|at| (at.since(self.clock.now()) + TTL_MARGIN).as_secs());
+                let left = expires.and_then(|at| ttl(at, self.clock.now()));
                 let (of, value) = ((content_type, content_encoding), row.value());
-                match left.filter(|left| *left < TTL_MAX) {
+                match left {
                     None => {
                         let Forms { if_older, if_same } = &self.statements.put;
                         match condition {
@@ -335,6 +338,13 @@ impl CassandraSession {
     }
 }
 
+/// The engine's own TTL for a value, in seconds; `None` if the row's own time is all that ends it.
+fn ttl(expires: Timestamp, now: Timestamp) -> Option<u64> {
+    let left = (expires.since(now) + TTL_MARGIN).as_secs();
+    let end = now.after(Duration::from_secs(left) + VERSION_STAYS).0 / 1000;
+    (left < TTL_MAX && end <= TTL_END_MAX).then_some(left)
+}
+
 /// The column `expires` of a row.
 fn ending(row: &Row) -> i64 {
     row.attributes().expires.map_or(NEVER, |at| at.0.min(NEVER as u64) as i64)
@@ -428,6 +438,21 @@ fn unsupported(what: &str) -> Error {
 mod tests {
     use super::*;
     use kv::Timestamp;
+
+    #[test]
+    fn no_ttl_ends_later_than_the_engine_takes() {
+        let at = |second: u64| Timestamp(second * 1000);
+        let (now, stays) = (at(1_800_000_000), VERSION_STAYS.as_secs());
+        assert_eq!(ttl(at(1_800_000_010), now), Some(70));
+        assert_eq!(ttl(at(1_799_999_999), now), Some(60));
+        let last = TTL_END_MAX - stays - 60;
+        assert_eq!(ttl(at(last), now), Some(last - 1_800_000_000 + 60));
+        assert_eq!(ttl(at(last + 1), now), None);
+        assert_eq!(ttl(Timestamp(u64::MAX), now), None);
+        // 20 years, from a time that is early enough.
+        assert_eq!(ttl(at(TTL_MAX - 61), at(0)), Some(TTL_MAX - 1));
+        assert_eq!(ttl(at(TTL_MAX - 60), at(0)), None);
+    }
 
     #[test]
     fn a_touch_whose_outcome_is_unknown_is_not_taken_for_made_by_its_version_and_value() {

@@ -141,11 +141,11 @@ fn help(found: &WorkloadFindings) -> Option<String> {
     ))
 }
 
-/// The same in a few words, which have room behind the name of the limit: `if it took half as long ≈ 466 req/s`.
+/// The same in a few words, which have room behind the name of the limit: `if twice as fast ≈ 466 req/s`.
 pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
     let then = of.then.as_ref().map_or_else(String::new, |then| format!(", then {then}"));
-    Some(format!("if it took half as long ≈ {} req/s{then}", short(of.rps)))
+    Some(format!("if twice as fast ≈ {} req/s{then}", short(of.rps)))
 }
 
 /// `30.5 of 32 clients wait`.

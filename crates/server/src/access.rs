@@ -39,6 +39,13 @@ struct Accepted {
     until: Instant,
 }
 
+impl Accepted {
+    /// Whether it need not be looked up again.
+    fn is_current(&self, generation: u64, now: Instant) -> bool {
+        self.generation == generation && now < self.until
+    }
+}
+
 impl Access {
     /// Admits what a request asks for, or makes it why not. `rate` becomes what is left to the token, if it has a rate.
     pub(super) fn admit<K: AsRef<[u8]>>(
@@ -98,11 +105,9 @@ impl Access {
     /// Accepts the token in `field`, unless that is known.
     fn look_up(&mut self, tokens: &Tokens, field: &[u8], now: Instant) -> Result<(), Failure> {
         let generation = tokens.0.generation();
-        let is_known = |accepted: &Accepted| {
-            accepted.generation == generation && now < accepted.until && is_same(&accepted.field, field)
-        };
+        let is_known =
+            |accepted: &Accepted| accepted.is_current(generation, now) && is_same(&accepted.field, field);
         if !self.0.as_deref().is_some_and(is_known) {
-            self.0 = None;
             let (token, until) = accept(&tokens.0.current(), field, now)?;
             self.0 = Some(Box::new(Accepted { field: field.into(), token, generation, until }));
         }
@@ -117,8 +122,11 @@ impl Access {
         key: &[u8],
     ) -> Result<(), Failure> {
         let Some(tokens) = state.tokens.as_deref() else { return Ok(()) };
-        let field = self.0.as_ref().map(|accepted| accepted.field.clone()).unwrap_or_default();
-        self.look_up(tokens, &field, Instant::now())?;
+        let (generation, now) = (tokens.0.generation(), Instant::now());
+        if !self.0.as_deref().is_some_and(|accepted| accepted.is_current(generation, now)) {
+            let field = self.0.as_ref().map(|accepted| accepted.field.clone()).unwrap_or_default();
+            self.look_up(tokens, &field, now)?;
+        }
         self.permit(verb, key)
     }
 

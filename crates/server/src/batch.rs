@@ -1,6 +1,5 @@
 //! `POST /batch`: many operations in one request, a line of JSON each, and a line for each answer.
 
-use crate::access::Access;
 use crate::budget::{Budget, Full, Reservation};
 use crate::data::DataWriter;
 use crate::error::Failure;
@@ -32,6 +31,8 @@ const FIRST_ROUND_LINES: usize = 64;
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// What is said of a line that is refused may quote it.
 const DETAIL_BYTES_MAX: usize = 300;
+/// Of `if_match` and `if_none_match`: as long as the head of a request.
+const TAGS_BYTES_MAX: usize = 16 << 10;
 
 /// A line of the request.
 #[derive(Deserialize)]
@@ -103,7 +104,7 @@ struct LineAnswer {
     row: Option<Row>,
 }
 
-/// A line that was looked at, or why it is refused.
+/// An operation, or why its line is refused.
 type Checked = Result<Operation, Failure>;
 
 /// What became of a line of a round.
@@ -155,10 +156,11 @@ impl Drop for Part<'_> {
     }
 }
 
-/// Performs the operations of `body` that `access` permits, and writes their answers.
+/// Performs the operations of `body` and writes their answers. Each is permitted shortly before it is done: the client may take its
+/// time with the answers, and its token end meanwhile.
 pub(super) async fn perform<S: Stream>(
     worker: &Rc<Worker>,
-    access: &Access,
+    mut permit: impl FnMut(Verb, &[u8]) -> Result<(), Failure>,
     is_atomic: bool,
     idempotency_key: Option<&[u8]>,
     body: &[u8],
@@ -172,16 +174,19 @@ pub(super) async fn perform<S: Stream>(
     }
     let value_bytes_max = worker.shared.options.value_bytes;
     let repeated = idempotency_key.map(|given| (given, idempotency::digest(&[body])));
-    let checked = lines.enumerate().map(|(number, line)| {
+    let operations = lines.enumerate().map(|(number, line)| -> Checked {
         let mut operation = operation(line, value_bytes_max)?;
-        let verb = if operation.what.is_get() { Verb::Read } else { Verb::Write };
-        access.permit(verb, operation.key.as_bytes()).map_err(Failure::not_applied)?;
         operation.idempotency = repeated.map(|(given, digest)| Idempotency {
             id: idempotency::id_of_line(given, operation.key.as_bytes(), number),
             digest,
         });
         Ok(operation)
     });
+    let mut permitted = |operation: Operation| -> Checked {
+        let verb = if operation.what.is_get() { Verb::Read } else { Verb::Write };
+        permit(verb, operation.key.as_bytes()).map_err(Failure::not_applied)?;
+        Ok(operation)
+    };
     let held = Held {
         bytes: Cell::default(),
         reservation: RefCell::new(worker.shared.budget.reservation()),
@@ -194,6 +199,7 @@ pub(super) async fn perform<S: Stream>(
         if let Err(full) = held.reservation.borrow_mut().raise(2 * body.len()) {
             return Ok(Err(Failure::from(full).not_applied()));
         }
+        let checked = operations.map(|operation| operation.and_then(&mut permitted));
         let applied = match together(worker, checked).await {
             Ok(applied) => applied,
             Err(failure) => return Ok(Err(failure)),
@@ -214,7 +220,7 @@ pub(super) async fn perform<S: Stream>(
     let mut round: Vec<Result<(Operation, Part<'_>), Failure>> = Vec::new();
     // The keys of the round, and whether it writes them: then what follows waits, as a write does anyway.
     let mut keys: HashMap<Key, bool> = HashMap::new();
-    for operation in checked {
+    for operation in operations {
         let follows = operation.as_ref().is_ok_and(|Operation { key, what, .. }| {
             keys.get(key).is_some_and(|is_written| *is_written || !what.is_get())
         });
@@ -223,6 +229,7 @@ pub(super) async fn perform<S: Stream>(
             answers.push_round(worker, &held, &mut round).await?;
             keys.clear();
         }
+        let operation = operation.and_then(&mut permitted);
         if let (true, Ok(Operation { key, what: What::Get { only_if, unless }, .. })) = (round.is_empty(), &operation)
             // What the cache has needs no future.
             && let Some((row, shard)) = worker.shared.tiers.cached(key.as_bytes(), Row::clone)
@@ -353,14 +360,18 @@ impl<S: Stream> Answers<'_, '_, S> {
 fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> {
     let bad = |mut what: String| {
         if what.len() > DETAIL_BYTES_MAX {
-            what.truncate(what.floor_char_boundary(DETAIL_BYTES_MAX));
-            what.push('…');
+            // A new one, as what is cut off would stay in memory.
+            what = format!("{}…", &what[..what.floor_char_boundary(DETAIL_BYTES_MAX)]);
         }
         Failure::new(400, "bad_line", what).not_applied()
     };
     let line: Line<'_> =
         serde_json::from_slice(line).map_err(|error| bad(format!("the line is no operation: {error}")))?;
     let key = json::key_of(line.key.as_deref(), line.key_b64.as_deref()).map_err(bad)?;
+    let tags_bytes = [&line.if_match, &line.if_none_match].map(|list| list.as_ref().map_or(0, String::len));
+    if tags_bytes.iter().any(|bytes| *bytes > TAGS_BYTES_MAX) {
+        return Err(bad(format!("if_match and if_none_match have at most {TAGS_BYTES_MAX} bytes")));
+    }
     let precondition = |may_create| match (line.if_match.as_deref(), line.if_none_match.as_deref()) {
         (None, None) => Ok(Precondition::None),
         (Some(list), None) => if_match(&[list.as_bytes()]).map_err(|what| bad(what.to_owned())),
@@ -509,6 +520,7 @@ fn written(status: u16, version: Option<Version>) -> LineAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::borrow::Cow;
 
     #[test]
     fn a_line_that_is_refused_is_quoted_in_part() {
@@ -520,7 +532,19 @@ mod tests {
             format!(r#"{{"op":"put","key":"a","value":"","encoding":"{}"}}"#, "a,".repeat(100_000)),
         ] {
             let Err(failure) = operation(line.as_bytes(), 1000) else { panic!("{line}") };
-            assert!(failure.detail.len() < 2000, "{} bytes", failure.detail.len());
+            let Cow::Owned(detail) = failure.detail else { continue };
+            assert!(detail.capacity() < 2000, "{} bytes", detail.capacity());
+        }
+    }
+
+    #[test]
+    fn a_line_has_as_many_tags_as_a_head() {
+        for op in [r#""op":"get""#, r#""op":"put","value":"""#, r#""op":"delete""#] {
+            let check = |tags: usize| {
+                let list = r#"\"1\","#.repeat(tags);
+                operation(format!(r#"{{{op},"key":"a","if_match":"{list}"}}"#).as_bytes(), 1000).is_ok()
+            };
+            assert!(check(4096) && !check(4097), "{op}");
         }
     }
 }

@@ -364,7 +364,7 @@ impl<S: Stream> Connection<S> {
                 let mut out = DataWriter::new(&mut self.wire, &mut request, NDJSON);
                 let performed = batch::perform(
                     &worker,
-                    &self.access,
+                    |verb, key| self.access.still_permits(&self.state, verb, key),
                     is_atomic,
                     idempotency_key.as_deref(),
                     &body,

@@ -2,11 +2,12 @@
 
 use super::reply::{Request, write_data_head};
 use super::timeouts::End;
-use super::wire::{Stream, Wire};
+use super::wire::{LONGEST, Stream, Wire};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http1::request::Method;
 use serde_json::{Map, Value};
+use std::time::{Duration, Instant};
 
 /// What is longer is sent in chunks of this size. A chunk is small enough not to be counted in the memory budget.
 const CHUNK_BYTES: usize = 32 << 10;
@@ -23,6 +24,8 @@ pub(super) struct DataWriter<'c, S> {
     unsent: Vec<u8>,
     /// Whether the head is sent.
     has_begun: bool,
+    /// How long it took to send what is sent: as long as that of a value may take, which holds memory meanwhile.
+    sending: Duration,
 }
 
 impl<'c, S: Stream> DataWriter<'c, S> {
@@ -31,7 +34,15 @@ impl<'c, S: Stream> DataWriter<'c, S> {
         request: &'c mut Request,
         content_type: &'static str,
     ) -> DataWriter<'c, S> {
-        DataWriter { wire, request, content_type, link: None, unsent: Vec::new(), has_begun: false }
+        DataWriter {
+            wire,
+            request,
+            content_type,
+            link: None,
+            unsent: Vec::new(),
+            has_begun: false,
+            sending: Duration::ZERO,
+        }
     }
 
     /// Appends `bytes`, which are few.
@@ -134,6 +145,9 @@ impl<'c, S: Stream> DataWriter<'c, S> {
             output.extend_from_slice(b"\r\n");
         }
         self.unsent.drain(..length);
-        self.wire.flush().await
+        let begun = Instant::now();
+        self.wire.flush().await?;
+        self.sending += begun.elapsed();
+        if self.sending > LONGEST { Err(End::Gone) } else { Ok(()) }
     }
 }

@@ -22,8 +22,8 @@ use tokio::sync::Notify;
 
 /// How long a GET that waits for a change waits for the writes that began before it.
 const START_MAX: Duration = Duration::from_secs(1);
-/// A client that hears nothing for longer may take the connection for dead; so may a proxy.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+/// A client that hears nothing for longer may take the connection for dead; so may a proxy, those of packaging/proxies after 15 s.
+const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Sends to all clients in a second: many events cost about as much as one. A client that had none for a while has its next at once.
 const SENDS_PER_SEC: u32 = 1000;
 /// Least and most time between two sends to a client. Sends to several are made together, at multiples of the least: that costs less

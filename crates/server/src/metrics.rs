@@ -248,7 +248,9 @@ fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64, shows_reasons: 
     page.number("weir_store_leases_total", "", store.leases.get() as f64);
     page.number("weir_store_expired_total", "", store.expired.get() as f64);
     page.number("weir_store_event_log_bytes", "", tiered.store().event_status().stored_bytes as f64);
-    let epoch = tiered.store().status().epoch();
+    let status = tiered.store().status();
+    page.number("weir_store_standby", "", f64::from(matches!(status, Status::Standby { .. })));
+    let epoch = status.epoch();
     page.number("weir_store_up", "", f64::from(epoch.is_ok()));
     if let Ok(epoch) = epoch {
         page.number("weir_store_epoch", "", epoch as f64);
@@ -429,6 +431,7 @@ const HELP: &[(&str, &str)] = &[
     ("weir_store_event_log_bytes", "Bytes of the events that the store keeps."),
     ("weir_store_expired_total", "Rows that had expired and were removed from the store."),
     ("weir_store_up", "Whether the server owns the store."),
+    ("weir_store_standby", "Whether another server owns the store and this one stands by."),
     ("weir_store_epoch", "The number of the lease, while the server owns the store."),
     ("weir_store_refuses_writes", "Whether the store refused the last batch of writes, whatever was in it."),
     ("weir_store_last_error_timestamp_seconds", "When the store failed last, and the reason as a label."),

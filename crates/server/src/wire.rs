@@ -30,7 +30,7 @@ pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
 pub(super) const UNUSED_BODY_BYTES_MAX: usize = 64 << 10;
 /// Slowest tolerated rate of a body or an answer; and how long a large one may take, which holds memory meanwhile.
 const BYTES_PER_SEC_MIN: u64 = 1024;
-const LONGEST: Duration = Duration::from_secs(900);
+pub(super) const LONGEST: Duration = Duration::from_secs(900);
 /// Handed to the socket at once.
 const SEND_BYTES: usize = 64 << 10;
 /// After the last answer, input of the peer is read for this time, so that the peer can read the answer.

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use kv::{Error, Timestamp};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::Deserialize;
+use serde_json::json;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -69,6 +70,16 @@ struct Put<'l> {
     encoding: Option<Cow<'l, str>>,
     #[serde(borrow)]
     expires: Option<Cow<'l, str>>,
+}
+
+/// The same, decoded.
+struct Alone<'l> {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    content_type: Option<Cow<'l, str>>,
+    encoding: Option<Cow<'l, str>>,
+    /// How long it still lives; `None`: it never ends.
+    seconds: Option<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
@@ -240,43 +251,28 @@ impl Import {
 
     /// Writes a value that no batch has room for.
     fn send_alone(&mut self, number: u64, content: &[u8]) -> Result<(), Error> {
-        let wrong = |why: String| Error::input(format_args!("line {number} cannot be written: {why}"));
-        let put: Put<'_> = serde_json::from_slice(content).map_err(|error| wrong(error.to_string()))?;
-        if put.op != "put" {
-            return Err(wrong(format!("it is a {} of more than 16 MiB", put.op)));
-        }
-        let bytes = |text: &Option<Cow<'_, str>>, encoded: &Option<Cow<'_, str>>| match (text, encoded) {
-            (Some(text), None) => Ok(text.as_bytes().to_vec()),
-            (None, Some(encoded)) => {
-                STANDARD.decode(&**encoded).map_err(|error| wrong(format!("wrong base64: {error}")))
-            }
-            _ => Err(wrong("key and value are given once each, as text or in base64".to_owned())),
+        self.progress.add(0, content.len() as u64);
+        let Alone { key, value, content_type, encoding, seconds } = match alone(content) {
+            Ok(alone) => alone,
+            Err(why) => return self.count(number, 400, json!({ "detail": why }).to_string().as_bytes()),
         };
-        let (key, value) = (bytes(&put.key, &put.key_b64)?, bytes(&put.value, &put.value_b64)?);
+        let target = format!("/kv/{}", percent_encode(&key, NON_ALPHANUMERIC));
         let mut fields: Vec<(&str, &str)> = Vec::new();
-        let seconds;
-        if let Some(text) = put.expires.as_deref() {
-            let at = humantime::parse_rfc3339(text).map_err(|error| wrong(error.to_string()))?;
-            seconds = Timestamp::from(at).since(SystemTime::now().into()).as_secs().to_string();
-            if seconds == "0" {
-                // It has ended, or does before it is there.
-                return Ok(());
-            }
-            fields.push(("TTL", &seconds));
-        }
-        let is_field = |stored: &Cow<'_, str>| stored.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-        if ![&put.content_type, &put.encoding].into_iter().flatten().all(is_field) {
-            return Err(wrong("type and encoding are printable ASCII".to_owned()));
-        }
-        fields.extend(put.content_type.as_deref().map(|stored| ("Content-Type", stored)));
-        fields.extend(put.encoding.as_deref().map(|stored| ("Content-Encoding", stored)));
+        fields.extend(seconds.as_deref().map(|seconds| ("TTL", seconds)));
+        fields.extend(content_type.as_deref().map(|stored| ("Content-Type", stored)));
+        fields.extend(encoding.as_deref().map(|stored| ("Content-Encoding", stored)));
         if self.if_absent {
             fields.push(("If-None-Match", "*"));
         }
-        let target = format!("/kv/{}", percent_encode(&key, NON_ALPHANUMERIC));
-        let request = Request { method: "PUT", target: &target, fields: &fields, body: Some(&value) };
+        // It has ended, or does before it is there.
+        let is_over = seconds.as_deref() == Some("0");
+        let request = match is_over {
+            // A key that is there keeps its value, and any other one is absent already.
+            true if self.if_absent => return Ok(()),
+            true => Request { method: "DELETE", target: &target, fields: &[], body: None },
+            false => Request { method: "PUT", target: &target, fields: &fields, body: Some(&value) },
+        };
         let Answer { status, body } = self.client.ask(&request, &[201, 204, 400, 403, 412, 413])?;
-        self.progress.add(0, content.len() as u64);
         self.count(number, status, &body)
     }
 
@@ -299,4 +295,35 @@ impl Import {
         }
         Ok(())
     }
+}
+
+/// What a line has that no batch has room for. The error: why it is refused.
+fn alone(content: &[u8]) -> Result<Alone<'_>, String> {
+    let Put { op, key, key_b64, value, value_b64, content_type, encoding, expires } =
+        serde_json::from_slice(content).map_err(|error| {
+            format!("a line of more than 16 MiB is a put without ttl, if_match and if_none_match: {error}")
+        })?;
+    if op != "put" {
+        return Err(format!("it is a {op} of more than 16 MiB"));
+    }
+    let bytes = |text: Option<Cow<'_, str>>, encoded: Option<Cow<'_, str>>| match (text, encoded) {
+        (Some(text), None) => Ok(text.into_owned().into_bytes()),
+        (None, Some(encoded)) => STANDARD.decode(&*encoded).map_err(|error| format!("wrong base64: {error}")),
+        _ => Err("key and value are given once each, as text or in base64".to_owned()),
+    };
+    let is_field = |stored: &Cow<'_, str>| stored.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if ![&content_type, &encoding].into_iter().flatten().all(is_field) {
+        return Err("type and encoding are printable ASCII".to_owned());
+    }
+    let seconds = |text: Cow<'_, str>| {
+        let at = humantime::parse_rfc3339(&text).map_err(|error| format!("wrong expires: {error}"))?;
+        Ok::<_, String>(Timestamp::from(at).since(SystemTime::now().into()).as_secs().to_string())
+    };
+    Ok(Alone {
+        key: bytes(key, key_b64)?,
+        value: bytes(value, value_b64)?,
+        content_type,
+        encoding,
+        seconds: expires.map(seconds).transpose()?,
+    })
 }

@@ -6,15 +6,15 @@ use kv::Error;
 use kv::units::Span;
 use server::{Tokens, VERBS, random_token, token_hash};
 use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Make a token for clients of a server with --tokens
 ///
-/// The token is printed once; the file has its SHA-256 only. With --tokens the entry is added to the file, and the token is all that
-/// is printed. Otherwise the entry follows it, after an empty line.
+/// The token is printed once; the file of `weir serve --tokens` has only its SHA-256. With --tokens FILE, its entry is added to that file.
+/// Without, the entry is printed below the token.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Name of the token, as in logs and errors
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
 
-    /// Requests that may come at once after a pause [default: those of a second]
+    /// Requests that may come at once after a pause [default: as many as --rate allows in a second]
     #[arg(long, value_name = "N", requires = "rate")]
     burst: Option<u32>,
 
@@ -84,29 +84,37 @@ fn entry(args: &Args, token: &str) -> String {
 
 /// Replaces the file by one that has the entry, too: a server that reads it meanwhile finds the old one or the new one.
 fn add(file: &Path, entry: &str) -> Result<(), Error> {
-    let failed = |error: std::io::Error| Error::new(format_args!("cannot write {}: {error}", file.display()));
     let before = match std::fs::read_to_string(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(Error::input(format_args!("cannot read {}: {error}", file.display()))),
     };
     let mut new = file.as_os_str().to_owned();
     new.push(format!(".{}.new", std::process::id()));
     let new = PathBuf::from(new);
     let gap = if before.is_empty() || before.ends_with("\n\n") { "" } else { "\n" };
-    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(failed)?;
-    if let Ok(old) = std::fs::metadata(file) {
-        out.set_permissions(old.permissions()).map_err(failed)?;
-    }
-    out.write_all(format!("{before}{gap}{entry}").as_bytes())
-        .and_then(|()| out.sync_all())
-        .map_err(failed)?;
-    // What the server would refuse is not put in place of what it takes.
-    if let Err(error) = Tokens::new(&new) {
-        let _ = std::fs::remove_file(&new);
-        return Err(error);
-    }
-    std::fs::rename(&new, file).map_err(failed)
+    let failed = |error: io::Error| Error::new(format_args!("cannot write {}: {error}", new.display()));
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(
+        |error| match error.kind() {
+            io::ErrorKind::AlreadyExists => failed(error).hint(
+                "an earlier `weir token` left it behind; remove it, unless another one runs at this moment",
+            ),
+            _ => failed(error),
+        },
+    )?;
+    let mut replace = || {
+        if let Ok(old) = std::fs::metadata(file) {
+            // The user of the server must still be able to read it.
+            fchown(&out, Some(old.uid()), Some(old.gid())).map_err(failed)?;
+            out.set_permissions(old.permissions()).map_err(failed)?;
+        }
+        out.write_all(format!("{before}{gap}{entry}").as_bytes()).map_err(failed)?;
+        out.sync_all().map_err(failed)?;
+        // What the server would refuse is not put in place of what it takes.
+        Tokens::new(&new)?;
+        std::fs::rename(&new, file).map_err(failed)
+    };
+    replace().inspect_err(|_| drop(std::fs::remove_file(&new)))
 }
 
 fn instant(text: &str) -> Result<SystemTime, String> {

@@ -13,7 +13,7 @@ pub(super) fn with_chunks(value_bytes: usize) -> usize {
     value_bytes + value_bytes / 64 + (16 << 10)
 }
 
-/// Of all fields behind the last chunk.
+/// Of all fields behind the last chunk, and of the line before a chunk.
 const TRAILER_BYTES_MAX: usize = 4096;
 
 /// Computes a checksum.
@@ -175,6 +175,9 @@ impl Chunks {
         if bytes != decoded {
             return Err(bad("the chunks have not the x-amz-decoded-content-length"));
         }
+        if self.body.len() - self.read > TRAILER_BYTES_MAX {
+            return Err(Failure::new(400, "MalformedTrailerError", "the trailers are too long"));
+        }
         // What follows is read from a copy: the value keeps the buffer.
         let rest = self.body.split_off(self.read);
         let mut value = std::mem::replace(&mut self.body, rest);
@@ -188,11 +191,7 @@ impl Chunks {
         let bad = |what: &'static str| Failure::new(400, "MalformedTrailerError", what);
         let mut fields = Vec::new();
         let mut signature = None;
-        let end = self.read + TRAILER_BYTES_MAX;
         while let Some(line) = self.line() {
-            if self.read > end {
-                return Err(bad("the trailers are too long"));
-            }
             if line.is_empty() {
                 continue;
             }
@@ -218,12 +217,10 @@ impl Chunks {
         Ok(fields)
     }
 
-    /// The next line, without its end.
+    /// The next line, without its end, if it is not too long.
     fn line(&mut self) -> Option<String> {
         let rest = &self.body[self.read..];
-        if rest.is_empty() {
-            return None;
-        }
+        let rest = &rest[..rest.len().min(TRAILER_BYTES_MAX)];
         let end = memchr::memchr(b'\n', rest)?;
         self.read += end + 1;
         Some(String::from_utf8_lossy(&rest[..end]).trim_end_matches('\r').to_owned())
@@ -259,6 +256,11 @@ mod tests {
         check(&[five], "5\r\nhello\r\n0\r\nwhat\r\n\r\n", "MalformedTrailerError");
         let long = format!("5\r\nhello\r\n0\r\n{}\r\n", ":\n".repeat(3000));
         check(&[five, trailer], &long, "MalformedTrailerError");
+        for end in ["", "\r\n"] {
+            let long = "x".repeat(5000) + end;
+            check(&[five], &format!("5\r\nhello\r\n0\r\n{long}"), "MalformedTrailerError");
+            check(&[five], &format!("5;{long}hello\r\n0\r\n\r\n"), "IncompleteBody");
+        }
         check(&[("x-amz-decoded-content-length", "4")], "5\r\nhello\r\n0\r\n\r\n", "IncompleteBody");
         check(&[("x-amz-decoded-content-length", "101")], "0\r\n\r\n", "EntityTooLarge");
         check(&[("x-amz-decoded-content-length", "x")], "0\r\n\r\n", "InvalidArgument");

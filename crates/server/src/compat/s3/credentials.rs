@@ -75,6 +75,11 @@ impl Table {
     pub(super) fn find(&self, access_key: &str) -> Option<&Arc<Credential>> {
         self.credentials.get(access_key)
     }
+
+    /// What the file says now of a credential that was read from it before; nothing if it is gone, or has another secret.
+    pub(super) fn current(&self, before: &Credential) -> Option<&Arc<Credential>> {
+        self.find(&before.access_key).filter(|now| now.secret_key == before.secret_key)
+    }
 }
 
 fn read(files: &[PathBuf], _before: Option<&Table>) -> Result<Table, Error> {

@@ -6,6 +6,7 @@ mod answer;
 mod body;
 mod credentials;
 #[cfg(feature = "test-support")]
+#[path = "../../../tests/fuzz/mod.rs"]
 pub mod fuzz;
 mod request;
 mod signature;
@@ -131,7 +132,7 @@ impl<S: Stream> Connection<S> {
 
     /// Reads the body, does what is asked and answers; whether the connection goes on.
     async fn perform(&mut self, mut request: Request, asked: Asked) -> Result<bool, End> {
-        let Asked { operation, payload, checksums } = asked;
+        let Asked { credential, operation, payload, checksums } = asked;
         let worker = Rc::clone(&self.wire.worker);
         let value_bytes = worker.shared.options.value_bytes;
         if operation.is_put() && !request.is_framed {
@@ -153,7 +154,12 @@ impl<S: Stream> Connection<S> {
         // Earlier answers need not wait for the store.
         self.wire.flush().await?;
         let is_write = operation.is_write();
-        let answer = match checksums.open(body, payload, value_bytes) {
+        // The file may have changed while the body was sent.
+        let checked = match self.s3.credentials.0.current().current(&credential) {
+            Some(credential) => operation.check(credential),
+            None => Err(signature::unknown_access_key()),
+        };
+        let answer = match checked.and_then(|()| checksums.open(body, payload, value_bytes)) {
             Ok(value) => self.answer(operation, value).await,
             Err(failure) => Err(if is_write { failure.not_applied() } else { failure }),
         };

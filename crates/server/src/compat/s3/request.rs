@@ -13,6 +13,7 @@ use crate::tokens::Verb;
 use http1::request::{Head, Method};
 use kv::{Key, Precondition, Version};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Most entries of a page.
@@ -66,6 +67,7 @@ const FIELDS: [(&str, Option<&str>); 17] = [
 
 /// A signed request.
 pub(super) struct Asked {
+    pub(super) credential: Arc<Credential>,
     pub(super) operation: Operation,
     pub(super) payload: Payload,
     pub(super) checksums: Checksums,
@@ -122,7 +124,7 @@ pub(super) fn asked(head: &Head<'_, '_>, table: &Table, now: SystemTime) -> Resu
     let operation = operation(head, &path, &params, &table.bucket)?;
     check_fields(head)?;
     operation.check(&credential)?;
-    Ok(Asked { operation, payload, checksums: Checksums::of(head.fields())? })
+    Ok(Asked { credential, operation, payload, checksums: Checksums::of(head.fields())? })
 }
 
 /// What is asked for, whoever asks.
@@ -277,7 +279,7 @@ fn is_common_prefix(marker: &[u8], prefix: &[u8], delimiter: &[u8]) -> bool {
 
 impl Operation {
     /// Whether the holder of the credential may do it.
-    fn check(&self, credential: &Credential) -> Result<(), Failure> {
+    pub(super) fn check(&self, credential: &Credential) -> Result<(), Failure> {
         let (verb, name) = match self {
             Operation::Get { key, .. } => (Verb::Read, key.as_bytes()),
             Operation::Put { key, .. } | Operation::Delete { key, .. } => (Verb::Write, key.as_bytes()),

@@ -69,9 +69,7 @@ pub(super) fn verify(
 ) -> Result<Signed, Failure> {
     let claim = Claim::of(head, params)?;
     claim.check_time(now)?;
-    let credential = table.find(&claim.access_key).ok_or_else(|| {
-        Failure::new(403, "InvalidAccessKeyId", "the access key is not known to this server")
-    })?;
+    let credential = table.find(&claim.access_key).ok_or_else(unknown_access_key)?;
     let said = match (head.field("x-amz-content-sha256"), claim.expires) {
         (Some(said), _) => text(said)?,
         (None, Some(_)) => "UNSIGNED-PAYLOAD",
@@ -105,6 +103,10 @@ pub(super) fn verify(
         }
     };
     Ok(Signed { credential: Arc::clone(credential), payload })
+}
+
+pub(super) fn unknown_access_key() -> Failure {
+    Failure::new(403, "InvalidAccessKeyId", "the access key is not known to this server")
 }
 
 impl Claim {

@@ -50,9 +50,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CONDITIONS", help_heading = "Result")]
     fail_if: Option<Conditions>,
 
-    /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'
+    /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'; --warmup is that of the run without a limit before it
     #[cfg(feature = "lab")]
-    #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "warmup", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
+    #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_rate: Option<Conditions>,
 
     /// Find the highest throughput and the knee over numbers of clients
