@@ -1,10 +1,11 @@
 //! Atomic batches beside single requests: every key stays linearizable, and no batch is seen in part.
 
-use crate::support::{Answer, Client, Server, is_long, mariadb, postgres};
+use crate::support::{Answer, Client, Server, is_long, mariadb, postgres, until};
 use load::linearizability::{Action, Call, NEVER, Outcome, Value, check};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde_json::{Value as Json, json};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 const CLIENTS: u32 = 12;
@@ -160,6 +161,8 @@ fn check_store(store: &str) {
                         }
                         _ => {
                             let pair = client.batch(&PAIR.map(|key| (key, Action::Get, Value(1))));
+                            // It is empty if the batch failed.
+                            assert!(matches!(pair.len(), 0 | 2), "{pair:?}");
                             assert!(pair.first() == pair.last(), "a batch was seen in part: {pair:?}");
                         }
                     }
@@ -170,7 +173,9 @@ fn check_store(store: &str) {
         .collect();
     let calls: Vec<Call> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
     let report = check(calls, |_| Some(Value::ABSENT), |key| format!("key{key}"));
-    assert!(report.operations > u64::from(CLIENTS) * operations);
+    let asked = u64::from(CLIENTS) * operations;
+    assert!(report.operations > asked && report.done > asked / 2, "{store}: {report:?}");
+    assert!(report.precondition_failed > 0, "{store}: {report:?}");
     assert_eq!((report.violations, report.not_decided), (0, 0), "{store}: {}", report.history.join("\n"));
 }
 
@@ -182,4 +187,48 @@ fn atomic_batches_keep_every_key_linearizable() {
     for store in ["memory:", &embedded, &postgres.url(), &mariadb.url()] {
         check_store(store);
     }
+}
+
+/// Kills the server again and again while clients write both keys of a pair; after each restart both have the same value.
+fn pairs_over_kills(store: &str) {
+    let (kills, enough) = if is_long() { (50, 1000) } else { (5, 100) };
+    let mut server = Server::start(store, &[]);
+    for life in 0..kills {
+        let (address, written) = (server.address, AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for number in 0..CLIENTS {
+                let written = &written;
+                scope.spawn(move || {
+                    let mut client = Client::connect(address).unwrap();
+                    for count in 0.. {
+                        let value = format!("{life} {number} {count}");
+                        // So many keys between the two that without atomic=true most kills would part them.
+                        let keys = [PAIR[0]].into_iter().chain(200..400).chain([PAIR[1]]);
+                        let line = |key| json!({ "op": "put", "key": format!("key{key}"), "value": value });
+                        let lines: String = keys.map(|key: u64| format!("{}\n", line(key))).collect();
+                        match client.ask("POST", "/batch?atomic=true", &[], lines.as_bytes()) {
+                            Ok(answer) if answer.status == 200 => drop(written.fetch_add(1, Relaxed)),
+                            Ok(_) => {}
+                            // The server is gone.
+                            Err(_) => return,
+                        }
+                    }
+                });
+            }
+            until("pairs are written", || written.load(Relaxed) >= enough);
+            server.kill();
+        });
+        server = Server::start(store, &[]);
+        let mut client = server.client();
+        let [one, other] = PAIR.map(|key| client.get(&format!("/kv/key{key}")).text());
+        assert_eq!(one, other, "{store}: a batch was done in part");
+        assert!(one.starts_with(&format!("{life} ")), "{store}: acknowledged batches are lost: {one}");
+    }
+}
+
+#[test]
+fn no_kill_leaves_a_part_of_an_atomic_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    pairs_over_kills(&format!("file:{}/store", directory.path().display()));
+    pairs_over_kills(&postgres().url());
 }

@@ -70,10 +70,8 @@ fn break_nodes(cluster: &mut CassandraCluster, over: &AtomicU64, kills: usize, k
 }
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn nodes_that_are_killed_and_paused_lose_no_acknowledged_write() {
-    if !is_long() {
-        return;
-    }
     let (mut cluster, servers) = cluster("");
     let (over, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
     let report = thread::scope(|scope| {
@@ -93,10 +91,8 @@ fn nodes_that_are_killed_and_paused_lose_no_acknowledged_write() {
 
 /// The tests of linearizability can fail: what `read_consistency=one` reads is older than what was acknowledged.
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn reads_of_one_node_are_found_to_be_stale() {
-    if !is_long() {
-        return;
-    }
     let (cluster, servers) = cluster("?read_consistency=one");
     let (over, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
     let report = thread::scope(|scope| {
@@ -122,10 +118,8 @@ fn reads_of_one_node_are_found_to_be_stale() {
 
 /// One that comes and goes is no failure: its clients are told by the balancer, and those of the other notice nothing.
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn a_server_that_comes_and_goes_disturbs_no_other() {
-    if !is_long() {
-        return;
-    }
     let (cluster, servers) = cluster("");
     let url = cluster.url("weir");
     let over = AtomicU64::new(0);

@@ -2,7 +2,7 @@
 
 use crate::support::{Answer, Client, Server, is_long, mariadb, postgres, until};
 use lab_run::harness::DatabaseServer;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -297,7 +297,8 @@ fn a_request_that_is_sent_again_takes_effect_once() {
 /// Kills the server again and again under load; of each write that was acknowledged there is one event, and in each key's
 /// order. Returns how many events there were.
 fn events_over_kills(store: &str, kills: usize, writers: usize) -> usize {
-    const KEYS: usize = 20;
+    // Every fifth write is a DELETE, and each key has some.
+    const KEYS: usize = 21;
     let flags = ["--event-log", "1h"];
     let server = Server::start(store, &flags);
     let address = Arc::new(Mutex::new(server.address));
@@ -308,7 +309,9 @@ fn events_over_kills(store: &str, kills: usize, writers: usize) -> usize {
         let (address, done) = (Arc::clone(&address), Arc::clone(&done));
         let written = Arc::clone(&written);
         std::thread::spawn(move || {
-            let mut acknowledged: Vec<(String, String)> = Vec::new();
+            let mut acknowledged: Vec<(String, Option<String>)> = Vec::new();
+            // Keys that have a value: a DELETE of another one may be no event.
+            let mut present = BTreeSet::new();
             let mut client = None;
             let mut count = 0;
             while !done.load(Relaxed) {
@@ -323,13 +326,18 @@ fn events_over_kills(store: &str, kills: usize, writers: usize) -> usize {
                 count += 1;
                 // A key has one writer, so its acknowledged versions have an order.
                 let key = format!("w{number}-{}", count % KEYS);
-                let request =
-                    format!("PUT /kv/{key} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx");
-                let answer = open.send(request.as_bytes()).and_then(|()| open.answer(false));
-                match answer {
+                let is_delete = count.is_multiple_of(5);
+                let was_present = present.remove(&key);
+                let method = if is_delete { "DELETE" } else { "PUT" };
+                match open.ask(method, &format!("/kv/{key}"), &[], if is_delete { b"" } else { b"x" }) {
                     Ok(answer) if matches!(answer.status, 201 | 204) => {
                         written.fetch_add(1, Relaxed);
-                        acknowledged.push((key, answer.header("etag").unwrap().to_owned()));
+                        if !is_delete {
+                            present.insert(key.clone());
+                        }
+                        if !is_delete || was_present {
+                            acknowledged.push((key, answer.header("etag").map(str::to_owned)));
+                        }
                     }
                     Ok(_) => {}
                     Err(_) => client = None,
@@ -381,7 +389,8 @@ fn events_over_kills(store: &str, kills: usize, writers: usize) -> usize {
         client = server.client();
     }
     done.store(true, Relaxed);
-    let mut acknowledged: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    // The ETags of its writes; `None` of a DELETE.
+    let mut acknowledged: BTreeMap<String, Vec<Option<String>>> = BTreeMap::new();
     for writer in writers {
         for (key, etag) in writer.join().unwrap() {
             acknowledged.entry(key).or_default().push(etag);
@@ -390,25 +399,29 @@ fn events_over_kills(store: &str, kills: usize, writers: usize) -> usize {
     client.put("/kv/end", b"");
     let events = watching.join().unwrap();
     let count = events.len();
-    assert!(events.iter().all(|event| event.kind == "put"), "a reset");
-    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let deletes = events.iter().filter(|event| event.kind == "delete").count();
+    assert!(deletes > count / 20, "{deletes} of {count}");
+    let mut told: BTreeMap<String, Vec<Option<String>>> = BTreeMap::new();
     for event in &events {
         let data: serde_json::Value = serde_json::from_str(&event.data).unwrap();
-        told.entry(event.key()).or_default().push(data["etag"].as_str().unwrap().to_owned());
+        let etag = data["etag"].as_str().map(str::to_owned);
+        assert_eq!(event.kind, if etag.is_some() { "put" } else { "delete" });
+        told.entry(event.key()).or_default().push(etag);
     }
     for (key, etags) in &acknowledged {
         let told = &told[key];
         let number = |etag: &String| etag.trim_matches('"').parse::<u64>().unwrap();
-        assert!(told.iter().map(number).is_sorted_by(|one, next| one < next), "{key} is out of order");
+        let numbers = told.iter().flatten().map(number);
+        assert!(numbers.is_sorted_by(|one, next| one < next), "{key} is out of order");
         let mut rest = told.iter();
         for etag in etags {
-            assert!(rest.any(|event| event == etag), "{key} {etag} was acknowledged, and is no event");
+            assert!(rest.any(|event| event == etag), "{key} {etag:?} was acknowledged, and is no event");
         }
     }
     // The last event of a key is what is stored.
     for (key, etags) in &told {
         let answer = client.get(&format!("/kv/{key}"));
-        assert_eq!(answer.header("etag"), etags.last().map(String::as_str), "{key}");
+        assert_eq!(answer.header("etag"), etags.last().unwrap().as_deref(), "{key}");
     }
     count
 }

@@ -113,10 +113,8 @@ fn a_leader_that_is_killed_loses_no_acknowledged_write() {
 
 /// The Patroni of the leader hangs, so another node is promoted; its PostgreSQL runs on and takes writes.
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn a_replaced_leader_that_runs_on_is_left() {
-    if !is_long() {
-        return;
-    }
     let cluster = cluster(true);
     let old = leader(&cluster);
     let server = Server::start(&cluster.url_of("postgres"), &[]);
@@ -144,10 +142,8 @@ fn a_replaced_leader_that_runs_on_is_left() {
 
 /// As above, and another server owns the store of the new leader.
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn a_replaced_leader_that_runs_on_answers_no_old_read() {
-    if !is_long() {
-        return;
-    }
     let cluster = cluster(true);
     let old = leader(&cluster);
     let first = Server::start(&cluster.url_of("postgres"), &[]);
@@ -168,10 +164,8 @@ fn a_replaced_leader_that_runs_on_answers_no_old_read() {
 
 /// The tests above can fail.
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn without_a_synchronous_standby_a_failover_is_seen_to_lose_writes() {
-    if !is_long() {
-        return;
-    }
     let mut cluster = cluster(false);
     let old = leader(&cluster);
     let server = Server::start(&cluster.url_of("postgres"), &["--allow-asynchronous-failover"]);

@@ -11,13 +11,13 @@ const SERVICES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/services")
 
 /// What the lab says of a service that `command` starts: its answers, and its report.
 pub(super) fn said(command: &str, levels: &str) -> (String, String) {
-    said_with(command, levels, &[])
+    said_with(command, levels, "1s", &[])
 }
 
-fn said_with(command: &str, levels: &str, flags: &[&str]) -> (String, String) {
+fn said_with(command: &str, levels: &str, window: &str, flags: &[&str]) -> (String, String) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
-    let length = ["--levels", levels, "--repetitions", "1", "--warmup", "200ms", "--window", "1s"];
+    let length = ["--levels", levels, "--repetitions", "1", "--warmup", "200ms", "--window", window];
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["lab", "--command", command, "--url", "/", "--no-selftest", "--no-headroom", "--out"])
         .arg(&out)
@@ -144,7 +144,8 @@ fn the_report_says_what_was_seen_and_how_many_are_served_at_once() {
 #[test]
 fn a_quota_is_named_and_the_report_says_what_twice_as_much_brought() {
     let command = format!("{} {SERVICES}/limits.py cpu {{port}}", python("python3").display());
-    let (answers, report) = said_with(&command, "1,4", &["--quota", "0.2"]);
+    // Little, so that it is the limit also where other tests take most of the cores.
+    let (answers, report) = said_with(&command, "1,4", "2s", &["--quota", "0.05"]);
     let limit = answers.lines().find(|line| line.trim_start().starts_with("limit ")).expect(&answers);
     assert!(limit.contains("server CPU (quota), "), "{limit}\n{report}");
     // Of a service that computes all of the time it is 100 %; other work on the machine takes some of it.

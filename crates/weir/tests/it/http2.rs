@@ -1,6 +1,6 @@
 //! `weir load --http2` against servers of others: nginx and Node, over TLS and without it, and what they break.
 
-use super::load::weir_load;
+use super::load::{run_for, weir_load};
 use super::support::{Server, free_address, until};
 use super::tls::Authority;
 use kv::proto::LoadReport;
@@ -87,28 +87,26 @@ impl Peer {
         Peer { child, origin: format!("{scheme}://127.0.0.1:{port}"), trust, _files: (authority, directory) }
     }
 
-    /// The report of a short run: of eight clients over two connections, if `flags` say nothing else.
-    fn load(&self, path: &str, given: &[&str]) -> LoadReport {
+    /// The report of so many requests: of eight clients over two connections, if `flags` say nothing else.
+    fn load(&self, requests: u64, path: &str, given: &[&str]) -> LoadReport {
         let url = format!("{}{path}", self.origin);
         let trust: Vec<&str> = self.trust.iter().map(String::as_str).collect();
         let has = |flag: &str| given.iter().any(|other| other.starts_with(flag));
-        let usual = ["--clients=8", "--streams=4", "--warmup=0s", "--window=300ms", "--timeout=20s"];
+        let usual = ["--clients=8", "--streams=4", "--warmup=0s", "--timeout=20s"];
         let usual = usual.into_iter().filter(|flag| !has(flag.split('=').next().unwrap()));
-        let flags: Vec<&str> =
-            [url.as_str(), "--http2", "--json"].into_iter().chain(usual).chain(trust).collect();
-        let (_, stdout, stderr) = weir_load(&[&flags, given].concat());
-        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"))
+        let flags = ["load", &url, "--http2"].into_iter().chain(usual).chain(trust);
+        run_for(requests, &clap::Parser::parse_from(flags.chain(given.iter().copied())))
     }
 
     fn all_succeed(&self, path: &str, flags: &[&str]) -> LoadReport {
-        let report = self.load(path, flags);
+        let report = self.load(100, path, flags);
         assert!(report.successes > 0 && report.errors.is_empty(), "{path} {flags:?}: {report:?}");
         report
     }
 
     /// What `http2_service.js` has counted.
     fn counts(&self) -> Value {
-        let report = self.load("/counts", &["--expect-body=never", "--clients=1"]);
+        let report = self.load(1, "/counts", &["--expect-body=never", "--clients=1"]);
         serde_json::from_str(&report.failures[0].received).unwrap()
     }
 }
@@ -130,11 +128,11 @@ fn requests_of_several_clients_share_connections() {
         assert_eq!(closed.connects, 2, "{closed:?}");
         let open = peer.all_succeed("/echo", &[&flags[..], &["--rate=200"]].concat());
         assert!(open.schedule.unwrap().sent > 0 && open.connects == 2);
-        let large = peer.all_succeed("/big", &["--expect-body", "xxx$", "--window=1s"]);
+        let large = peer.all_succeed("/big", &["--expect-body", "xxx$"]);
         assert!(large.first_byte.unwrap().count == large.attempts && large.connects == 2);
         // Longer than any window of Node.
         let body = format!("--data={}", "y".repeat(100_000));
-        let posted = peer.all_succeed("/echo", &[&body, "--expect-body=yyy$", "--window=1s"]);
+        let posted = peer.all_succeed("/echo", &[&body, "--expect-body=yyy$"]);
         assert_eq!(posted.connects, 2, "{posted:?}");
         let counts = peer.counts();
         let seen = counts["seen"].as_array().unwrap();
@@ -146,7 +144,7 @@ fn requests_of_several_clients_share_connections() {
 #[test]
 fn an_answer_in_parts_has_its_first_byte_before_its_end() {
     let peer = Peer::node(false);
-    for flags in [&["--window=900ms"][..], &["--window=900ms", "--rate=30"]] {
+    for flags in [&[][..], &["--rate=30"]] {
         let report = peer.all_succeed("/slow-body", flags);
         let (first, all) = (report.first_byte.unwrap(), report.service.unwrap_or(report.latency));
         assert_eq!(first.count, report.attempts);
@@ -165,7 +163,7 @@ fn what_a_server_breaks_is_counted_as_what_it_is() {
         ("/unavailable", &[], "http_5xx"),
         ("/ok", &["--expect=200"], "http_4xx"),
     ] {
-        let report = peer.load(path, flags);
+        let report = peer.load(8, path, flags);
         let classes: Vec<&str> = report.errors.keys().map(String::as_str).collect();
         assert_eq!((classes, report.successes), (vec![class], 0), "{path}");
     }

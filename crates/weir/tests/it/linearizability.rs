@@ -1,7 +1,7 @@
 //! `weir load --check linearizability`: servers that are killed in the middle of a run, and servers that lie.
 
 use super::load::{Reply, Server as TestServer, plan, run_until, weir_load};
-use crate::support::{Server, postgres, tried, weir};
+use crate::support::{Server, postgres, weir};
 use kv::proto::{LinearizabilityReport, LoadReport};
 use load::{Check, Plan};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -98,10 +98,6 @@ fn a_server_that_loses_what_it_had_is_found() {
 
 #[test]
 fn a_server_that_answers_old_values_is_found_and_the_command_fails() {
-    tried(check_old_values);
-}
-
-fn check_old_values() {
     let server = TestServer::start(|_| Reply::Older);
     let url = format!("http://{}", server.address);
     let flags =

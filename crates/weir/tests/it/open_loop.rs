@@ -1,7 +1,7 @@
 //! The generator in open loops and with think time: what it says when a server freezes, cannot keep up, or can.
 
 use super::load::{Reply, Server, plan, run, run_for};
-use super::support::{self, tried, weir};
+use super::support::{self, weir};
 use kv::proto::LoadReport;
 use kv::units::Rate;
 use load::{Arrivals, Pacing, Plan, Think, little_residual};
@@ -34,36 +34,34 @@ fn freezing() -> Server {
 
 #[test]
 fn a_stall_delays_all_that_was_due_in_it_and_only_an_open_loop_says_so() {
-    tried(|| {
-        let window = Duration::from_millis(1500);
-        let freezes = freezing();
-        let paced = Plan {
-            clients: 4,
-            window,
-            pacing: open(2000.0, Arrivals::Constant),
-            histogram: true,
-            ..plan(freezes.address, "get_popular")
-        };
-        let report = run(&paced);
-        // In the first 300 ms of the stall 600 requests were due, and none was answered for 100 ms more.
-        let (delayed, seen_late) = (longer(&report, "all", 95), longer(&report, "service", 95));
-        assert!(delayed >= 590, "{delayed} of {}", report.attempts);
-        // Four connections, so that no more than four could be sent before the answers stopped.
-        assert!(seen_late >= 1 && seen_late * 10 < delayed, "{seen_late} {delayed}");
-        let schedule = report.schedule.as_ref().unwrap();
-        assert_eq!(schedule.due, 3000);
-        assert!(schedule.waited >= 590 && schedule.waited_secs > 0.0, "{schedule:?}");
-        assert!(report.latency.us_max >= 390e3 && report.latency.us_mean > report.service.unwrap().us_mean);
+    let window = Duration::from_millis(1500);
+    let freezes = freezing();
+    let paced = Plan {
+        clients: 4,
+        window,
+        pacing: open(2000.0, Arrivals::Constant),
+        histogram: true,
+        ..plan(freezes.address, "get_popular")
+    };
+    let report = run(&paced);
+    // In the first 300 ms of the stall 600 requests were due, and none was answered for 100 ms more.
+    let (delayed, seen_late) = (longer(&report, "all", 95), longer(&report, "service", 95));
+    assert!(delayed >= 590, "{delayed} of {}", report.attempts);
+    // Four connections, so that no more than four could be sent before the answers stopped.
+    assert!(seen_late >= 1 && seen_late * 10 < delayed, "{seen_late} {delayed}");
+    let schedule = report.schedule.as_ref().unwrap();
+    assert_eq!(schedule.due, 3000);
+    assert!(schedule.waited >= 590 && schedule.waited_secs > 0.0, "{schedule:?}");
+    assert!(report.latency.us_max >= 390e3 && report.latency.us_mean > report.service.unwrap().us_mean);
 
-        let freezes = freezing();
-        let closed = Plan {
-            pacing: Pacing::default(),
-            ..Plan { urls: plan(freezes.address, "get_popular").urls, ..paced }
-        };
-        let report = run(&closed);
-        assert!((1..60).contains(&longer(&report, "all", 95)), "{report:?}");
-        assert!(report.schedule.is_none() && report.service.is_none());
-    });
+    let freezes = freezing();
+    let closed = Plan {
+        pacing: Pacing::default(),
+        ..Plan { urls: plan(freezes.address, "get_popular").urls, ..paced }
+    };
+    let report = run(&closed);
+    assert!((1..60).contains(&longer(&report, "all", 95)), "{report:?}");
+    assert!(report.schedule.is_none() && report.service.is_none());
 }
 
 #[test]

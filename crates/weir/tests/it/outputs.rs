@@ -218,7 +218,7 @@ fn each_of_the_files_is_asked_for_before_the_run() {
     assert!(server.streams(1).is_empty());
     // A closed loop has no send lag, so nothing is in its way.
     fs::create_dir(folder.path().join("run-send_lag.hgrm")).unwrap();
-    assert!(run(&["--window=100ms"]).status.success());
+    assert!(run(&["--window=1s"]).status.success());
 }
 
 #[test]
@@ -295,10 +295,10 @@ fn a_report_is_what_the_schema_says() {
     let schema: Value = serde_json::from_str(&schema).unwrap();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     for flags in [
-        &["--window=200ms"][..],
+        &["--window=1s"][..],
         &["--window=1200ms", "--histogram"],
-        &["--window=200ms", "--histogram", "--rate=500", "--arrivals=poisson"],
-        &["--window=200ms", "--think=1ms", "--bin=50ms"],
+        &["--window=1s", "--histogram", "--rate=500", "--arrivals=poisson"],
+        &["--window=1s", "--think=1ms", "--bin=50ms"],
     ] {
         let (text, _) = report(&server, flags);
         let document = serde_json::from_str(&text).unwrap();
@@ -501,7 +501,7 @@ fn a_collector_that_takes_nothing_is_said_after_the_report() {
         ("200 OK", partly, "it rejected 3 of them: too old"),
     ] {
         let (url, received) = collector(status, answer);
-        let output = load(&server, &BRIEFLY).args(["--window=200ms", "--otlp", &url]).output().unwrap();
+        let output = load(&server, &BRIEFLY).args(["--window=1s", "--otlp", &url]).output().unwrap();
         received.join().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{stderr}");

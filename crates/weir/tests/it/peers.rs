@@ -191,7 +191,7 @@ fn a_delayed_flush_is_in_every_write() {
     };
     let targets: String = ["postgres", "file"].map(target).concat();
     let text = format!("{HEAD}{targets}[[workload]]\nname = \"put_only\"\nargs = [\"--keys\", \"100\"]\n");
-    let flags = ["--levels", "1", "--repetitions", "1", "--window", "500ms"];
+    let flags = ["--levels", "1", "--repetitions", "1", "--window", "3s"];
     let (output, out) = lab(dir.path(), &text, &flags);
     assert!(output.status.success(), "{}", complaint(&output));
     for store in ["postgres", "file"] {

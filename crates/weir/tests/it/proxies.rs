@@ -3,7 +3,7 @@
 use crate::support::{Client, Server, free_address, is_long, postgres, until};
 use lab_run::harness::free_ports;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -130,7 +130,11 @@ fn values_pass_and_what_is_too_large_or_not_for_all_does_not() {
             assert_eq!(answer.status, 413, "{program}");
         }
         assert_eq!(server.client().get("/kv/larger").status, 404, "{program}");
-        for path in ["/metrics", "/stats", "/dashboard"] {
+        // A batch may be larger than a value.
+        let line = format!("{{\"op\":\"put\",\"key\":\"batch\",\"value\":\"{}\"}}\n", "x".repeat(3 << 20));
+        let batch = proxy.client().ask("POST", "/batch", &[], line.repeat(3).as_bytes()).unwrap();
+        assert!(batch.status == 200 && batch.text().ends_with("{\"done\":3,\"failed\":0}\n"), "{program}");
+        for path in ["/metrics", "/stats", "/dashboard", "/metrics?x"] {
             assert_eq!(client.get(path).status, 403, "{program} {path}");
         }
         let tag = client.get("/kv/A%20b").header("etag").unwrap().to_owned();
@@ -164,9 +168,42 @@ fn a_cache_in_front_asks_before_it_answers() {
     }
     server.client().put("/kv/a", b"kept");
     (0..10).for_each(|_| assert_eq!(client.get("/kv/a").text(), "kept"));
+    // A client that waits for a change holds up nobody, and a condition reaches weir.
+    let tag = client.get("/kv/a").header("etag").unwrap().to_owned();
+    let mut waiting = proxy.client();
+    let wait = format!("Host: localhost\r\nIf-None-Match: {tag}\r\nPrefer: wait=14");
+    waiting.send(format!("GET /kv/a HTTP/1.1\r\n{wait}\r\n\r\n").as_bytes()).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    let began = Instant::now();
+    assert_eq!(client.get("/kv/a").text(), "kept");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let other = client.ask("GET", "/kv/a", &[("If-Match", "\"0\"")], b"").unwrap();
+    assert_eq!(other.status, 412);
+    server.client().put("/kv/a", b"changed");
+    assert_eq!(waiting.answer(false).unwrap().text(), "changed");
     let stats = server.client().stats();
     let not_modified = stats["weir_http_requests_total{method=\"GET\",code=\"304\"}"].as_f64();
     assert!(not_modified >= Some(9.0), "{not_modified:?}");
+}
+
+/// Where nothing happens the server says so more often than these proxies lose patience.
+#[test]
+#[ignore = "takes 20 seconds"]
+fn a_watch_of_what_does_not_change_goes_on() {
+    let server = Server::start("memory:", &[]);
+    let proxies = PROXIES.map(|program| Proxy::start(program, server.address));
+    let watching = proxies.each_ref().map(|proxy| {
+        until("its check of weir", || proxy.client().get("/readyz").status == 200);
+        let mut client = proxy.client();
+        client.send(b"GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        client
+    });
+    thread::sleep(Duration::from_secs(20));
+    server.client().put("/kv/a", b"1");
+    for (client, program) in watching.into_iter().zip(PROXIES) {
+        let mut lines = BufReader::new(client.stream()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line == "event: put"), "{program}");
+    }
 }
 
 /// A server that reads whole requests, answers the first of each connection, and closes at the second; how many it read of `method`.

@@ -5,13 +5,17 @@ The parts are called by s3.rs. Each ends with an exit code other than 0 if an an
 
 import base64
 import hashlib
+import http.client
 import io
+import pathlib
 import sys
+import time
 import urllib.error
 import urllib.request
 import zlib
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.auth
@@ -170,6 +174,16 @@ def refusals():
     assert refused["weir-outcome"] == "not-applied", refused
     fails((403, "AccessDenied"), reader.get_object, Bucket=BUCKET, Key="other")
     fails((403, "AccessDenied"), reader.list_objects_v2, Bucket=BUCKET)
+    fails((403, "AccessDenied"), reader.delete_object, Bucket=BUCKET, Key="r")
+    writer = client("writer", "writer-secret-writer")
+    writer.put_object(Bucket=BUCKET, Key="w/1", Body=b"x")
+    assert writer.list_objects_v2(Bucket=BUCKET, Prefix="w/")["KeyCount"] == 1
+    fails((403, "AccessDenied"), writer.get_object, Bucket=BUCKET, Key="w/1")
+    fails((403, "AccessDenied"), writer.put_object, Bucket=BUCKET, Key="r", Body=b"x")
+    fails((403, "AccessDenied"), writer.delete_object, Bucket=BUCKET, Key="r")
+    for prefix in ["", "r", "w"]:
+        fails((403, "AccessDenied"), writer.list_objects_v2, Bucket=BUCKET, Prefix=prefix)
+    writer.delete_object(Bucket=BUCKET, Key="w/1")
     now = botocore.auth.get_current_datetime
     try:
         botocore.auth.get_current_datetime = lambda *args: now(*args) - timedelta(minutes=20)
@@ -188,6 +202,13 @@ def refusals():
     request = urllib.request.Request(upload, data=b"by a URL", method="PUT", headers={"Content-Type": ""})
     urllib.request.urlopen(request).close()
     assert get("signed")["Body"].read() == b"by a URL"
+    upload = reader.generate_presigned_url("put_object", {"Bucket": BUCKET, "Key": "r"}, ExpiresIn=60)
+    request = urllib.request.Request(upload, data=b"x", method="PUT", headers={"Content-Type": ""})
+    try:
+        urllib.request.urlopen(request).close()
+        raise AssertionError("a reader has written by a URL")
+    except urllib.error.HTTPError as error:
+        assert error.code == 403 and b"<Code>AccessDenied<" in error.read()
     for wrong in [signed.replace("/r?", "/s?"), s3.generate_presigned_url("get_object", {"Bucket": BUCKET, "Key": "r"}, ExpiresIn=0)]:
         try:
             while True:
@@ -260,6 +281,30 @@ def chunks():
         status, said = send([b"spoilt value"], spoil)
         assert status == 403 and b"SignatureDoesNotMatch" in said, (status, said)
     assert get("chunks")["Body"].read() == b""
+
+
+def changes():
+    """The file of credentials gets another secret between the first byte of a value and the rest."""
+    upload = s3.generate_presigned_url("put_object", {"Bucket": BUCKET, "Key": "late"}, ExpiresIn=600)
+    connection = http.client.HTTPConnection(urlsplit(upload).netloc)
+    connection.putrequest("PUT", upload.removeprefix(url))
+    connection.putheader("Content-Length", "5")
+    connection.endheaders(b"v")
+    file = pathlib.Path("s3.toml")
+    file.write_text(file.read_text().replace("app-secret-app-secret", "new-secret-new-secret"))
+    new = client(secret_key="new-secret-new-secret")
+    # The file is looked at every two seconds.
+    for _ in range(600):
+        try:
+            new.list_objects_v2(Bucket=BUCKET)
+            break
+        except ClientError:
+            time.sleep(0.1)
+    connection.send(b"alue")
+    answer = connection.getresponse()
+    said = answer.read()
+    assert (answer.status, answer.headers["Weir-Outcome"]) == (403, "not-applied") and b"InvalidAccessKeyId" in said, said
+    fails((404, "NoSuchKey"), new.get_object, Bucket=BUCKET, Key="late")
 
 
 def unknown():

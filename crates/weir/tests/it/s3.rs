@@ -19,6 +19,12 @@ access_key = "reader"
 secret_key = "reader-secret-reader"
 verbs = ["read"]
 prefix = "r"
+
+[[credential]]
+access_key = "writer"
+secret_key = "writer-secret-writer"
+verbs = ["write", "list"]
+prefix = "w/"
 "#;
 
 /// A server with the API, and the directory that has its credentials.
@@ -109,7 +115,7 @@ fn boto3_uses_tls_and_sends_checksums_behind_chunks() {
 
 #[test]
 fn a_write_that_may_have_happened_is_500_and_says_so() {
-    let s3 = S3::start("memory:", &["--lab", "--inject", "store_worker=2s", "--store-timeout", "200ms"]);
+    let s3 = S3::start("memory:", &["--lab", "--inject", "store_worker=9s", "--store-timeout", "2s"]);
     s3.boto3(&["unknown"], "http", &[]);
 }
 
@@ -163,6 +169,11 @@ fn s3cmd_puts_lists_gets_and_deletes() {
 }
 
 #[test]
+fn a_credential_that_changes_while_a_body_is_sent_writes_nothing() {
+    S3::start("memory:", &[]).boto3(&["changes"], "http", &[]);
+}
+
+#[test]
 fn credentials_are_read_again_and_no_secret_is_shown() {
     let log = tempfile::tempdir().unwrap();
     let access_log = log.path().join("access.log");
@@ -185,6 +196,10 @@ fn credentials_are_read_again_and_no_secret_is_shown() {
     // Half a file changes nothing.
     s3.file("s3.toml", &CREDENTIALS[..40]);
     s3.server.signal(rustix::process::Signal::HUP);
+    until("half a file is noticed", || {
+        s3.server.client().stats()["weir_reload_failed{files=\"s3-credentials\"}"] == 1.0
+    });
+    assert!(ls("app-secret-app-secret"));
     s3.file("s3.toml", &CREDENTIALS.replace("app-secret-app-secret", "new-secret-new-secret"));
     until("the new secret is valid", || ls("new-secret-new-secret"));
     assert!(!ls("app-secret-app-secret"));

@@ -1,7 +1,7 @@
 //! What the samplers see of real databases, sockets and quotas: counters that move when they should, and sessions and
 //! connections where they are.
 
-use crate::support::{PATIENCE, mariadb, postgres, postgres_with, tried};
+use crate::support::{PATIENCE, count, mariadb, postgres, postgres_with};
 use lab_analysis::waits::{class_of, whereabouts};
 use lab_analysis::{WaitKind, Whereabouts};
 use lab_data::experiment::Engine;
@@ -9,7 +9,7 @@ use lab_data::results::{Reading, Trial};
 use lab_run::sampler::{Context, Database, Samplers};
 use mysql_async::prelude::Queryable;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -99,49 +99,40 @@ fn where_they_were(trial: &Trial) -> Whereabouts {
 
 #[test]
 fn sessions_that_change_one_row_in_postgresql_wait_for_its_lock() {
-    tried(|| {
-        let server = postgres();
-        server.query("postgres", "CREATE TABLE counter (key int PRIMARY KEY, value int)").unwrap();
-        let upsert =
-            "INSERT INTO counter VALUES (1, 1) ON CONFLICT (key) DO UPDATE SET value = counter.value + 1";
-        let url = server.url();
-        let connect = || {
-            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-            let client = runtime.block_on(async {
-                let (client, connection) =
-                    tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-                tokio::spawn(connection);
-                client
-            });
-            (runtime, client)
-        };
-        let context = context(Engine::Postgres, &url, server.pid());
-        let trial = watched(&context, connect, |(runtime, client)| {
-            runtime.block_on(client.execute(upsert, &[])).unwrap();
+    let server = postgres();
+    server.query("postgres", "CREATE TABLE counter (key int PRIMARY KEY, value int)").unwrap();
+    let upsert =
+        "INSERT INTO counter VALUES (1, 1) ON CONFLICT (key) DO UPDATE SET value = counter.value + 1";
+    let url = server.url();
+    let connect = || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let client = runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client
         });
-        // On a machine that is busy otherwise our threads wait for a core, and their sessions for them.
-        let there = where_they_were(&trial);
-        let working =
-            there.sessions.iter().find(|(state, _)| class_of(state).kind != WaitKind::Idle).unwrap();
-        assert!(matches!(working.0.as_str(), "Lock:transactionid" | "Lock:tuple"), "{there:?}");
-
-        // With the lock held for longer than any thread takes to come back, that no longer matters.
-        let held = format!("BEGIN; {upsert}; SELECT pg_sleep(0.02); COMMIT");
-        let trial = watched(&context, connect, |(runtime, client)| {
-            runtime.block_on(client.batch_execute(&held)).unwrap();
-        });
-        let there = where_they_were(&trial);
-        assert!(there.in_class("row lock") >= CLIENTS as f64 / 2.0, "{there:?}");
-        let total = there.sum(|_| true);
-        assert!((CLIENTS as f64 - 1.0..CLIENTS as f64 + 1.0).contains(&total), "only theirs: {there:?}");
-        assert!(there.samples >= LOOKS && there.cost_ratio.unwrap() < 1.0, "{there:?}");
-        for grown in ["database.wal_bytes", "database.write_transactions", "database.cpu_secs"] {
-            assert!(trial.growth(grown).unwrap() > 0.0, "{grown}");
-        }
-        for read in ["commits", "wal_syncs", "wal_sync_secs", "blocks_read", "checkpoints"] {
-            assert!(trial.growth(&format!("database.{read}")).is_some(), "{read}");
-        }
+        (runtime, client)
+    };
+    let context = context(Engine::Postgres, &url, server.pid());
+    // Held for longer than any thread takes to come back: on a machine that is busy otherwise our threads wait for a core, and their
+    // sessions for them.
+    let held = format!("BEGIN; {upsert}; SELECT pg_sleep(0.02); COMMIT");
+    let trial = watched(&context, connect, |(runtime, client)| {
+        runtime.block_on(client.batch_execute(&held)).unwrap();
     });
+    let there = where_they_were(&trial);
+    let working = there.sessions.iter().find(|(state, _)| class_of(state).kind != WaitKind::Idle).unwrap();
+    assert!(matches!(working.0.as_str(), "Lock:transactionid" | "Lock:tuple"), "{there:?}");
+    assert!(there.in_class("row lock") >= CLIENTS as f64 / 2.0, "{there:?}");
+    let total = there.sum(|_| true);
+    assert!((CLIENTS as f64 - 1.0..CLIENTS as f64 + 1.0).contains(&total), "only theirs: {there:?}");
+    assert!(there.samples >= LOOKS && there.cost_ratio.unwrap() < 1.0, "{there:?}");
+    for grown in ["database.wal_bytes", "database.write_transactions", "database.cpu_secs"] {
+        assert!(trial.growth(grown).unwrap() > 0.0, "{grown}");
+    }
+    for read in ["commits", "wal_syncs", "wal_sync_secs", "blocks_read", "checkpoints"] {
+        assert!(trial.growth(&format!("database.{read}")).is_some(), "{read}");
+    }
 }
 
 #[test]
@@ -184,35 +175,32 @@ fn a_database_that_ends_has_no_counters_and_takes_nothing_with_it() {
 
 #[test]
 fn sessions_that_change_one_row_in_mariadb_wait_for_its_lock() {
-    tried(|| {
-        let mariadb = mariadb();
-        let url = mariadb.url();
-        let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
-        let connect = || {
-            let runtime = runtime();
-            let conn = runtime.block_on(mysql_async::Conn::from_url(&url)).unwrap();
-            (runtime, conn)
-        };
-        let (runtime, mut conn) = connect();
-        for sql in [
-            "CREATE OR REPLACE TABLE counter (k INT PRIMARY KEY, v INT)",
-            "INSERT INTO counter VALUES (1, 0)",
-        ] {
+    let mariadb = mariadb();
+    let url = mariadb.url();
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let connect = || {
+        let runtime = runtime();
+        let conn = runtime.block_on(mysql_async::Conn::from_url(&url)).unwrap();
+        (runtime, conn)
+    };
+    let (runtime, mut conn) = connect();
+    for sql in
+        ["CREATE OR REPLACE TABLE counter (k INT PRIMARY KEY, v INT)", "INSERT INTO counter VALUES (1, 0)"]
+    {
+        runtime.block_on(conn.query_drop(sql)).unwrap();
+    }
+    let trial = watched(&context(Engine::MariaDb, &url, mariadb.pid()), connect, |(runtime, conn)| {
+        // Held over a second statement, as a transaction of any size holds it.
+        for sql in ["BEGIN", "UPDATE counter SET v = v + 1 WHERE k = 1", "DO SLEEP(0.02)", "COMMIT"] {
             runtime.block_on(conn.query_drop(sql)).unwrap();
         }
-        let trial = watched(&context(Engine::MariaDb, &url, mariadb.pid()), connect, |(runtime, conn)| {
-            // Held over a second statement, as a transaction of any size holds it.
-            for sql in ["BEGIN", "UPDATE counter SET v = v + 1 WHERE k = 1", "DO SLEEP(0.02)", "COMMIT"] {
-                runtime.block_on(conn.query_drop(sql)).unwrap();
-            }
-        });
-        let there = where_they_were(&trial);
-        assert_eq!(there.sessions[0].0, "Lock:row", "{there:?}");
-        assert!(there.in_class("row lock") >= CLIENTS as f64 / 2.0, "{there:?}");
-        for grown in ["commits", "wal_bytes", "syncs", "row_lock_waits"] {
-            assert!(trial.growth(&format!("database.{grown}")).unwrap() > 0.0, "{grown}");
-        }
     });
+    let there = where_they_were(&trial);
+    assert_eq!(there.sessions[0].0, "Lock:row", "{there:?}");
+    assert!(there.in_class("row lock") >= CLIENTS as f64 / 2.0, "{there:?}");
+    for grown in ["commits", "wal_bytes", "syncs", "row_lock_waits"] {
+        assert!(trial.growth(&format!("database.{grown}")).unwrap() > 0.0, "{grown}");
+    }
 }
 
 /// Connections to a listener that reads only what it is told to, and a sampler that looks at them.
@@ -359,7 +347,7 @@ impl Drop for FiftiethOfACore {
 #[test]
 fn a_quota_is_read_of_a_process_that_runs_into_it() {
     let Some(group) = FiftiethOfACore::make() else {
-        let _ = writeln!(io::stderr(), "not checked: no control group's processor time can be limited here");
+        count("untested", "quota");
         return;
     };
     let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();

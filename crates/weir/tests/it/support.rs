@@ -174,18 +174,6 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Runs a test that needs a machine that has time for it, as there are windows that have to hold something: up to three times. A stall
-/// spoils one of them, and a fault of the program all.
-pub(crate) fn tried<T>(test: impl Fn() -> T) -> T {
-    for _ in 0..2 {
-        // What a try leaves behind is its own, and dropped with it.
-        if let Ok(done) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&test)) {
-            return done;
-        }
-    }
-    test()
-}
-
 /// Whether tests run all their rounds, as `make test-long` asks for.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("WEIR_TEST_LONG").is_some()

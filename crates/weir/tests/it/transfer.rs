@@ -145,6 +145,37 @@ fn only_keys_with_a_prefix_and_only_absent_ones_are_copied() {
     assert_eq!(to.client().get("/kv/a/2").status, 404);
 }
 
+/// Lines that are too long for a batch do what they do in one.
+#[test]
+fn an_expired_or_refused_line_that_is_too_long_for_a_batch_stops_no_other() {
+    let server = Server::start("memory:", &[]);
+    let mut client = server.client();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    let value = "x".repeat(17 << 20);
+    let line = |more: Value| {
+        let mut line = json!({"op": "put", "value": value});
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        format!("{line}\n")
+    };
+    let ended = line(json!({"key": "ended", "expires": "2001-02-03T04:05:06Z"}));
+    client.put("/kv/ended", b"older");
+    fs::write(&file, &ended).unwrap();
+    let import = ["import", &url(&server), file.to_str().unwrap()];
+    let (code, text) = said(&run(&[&import[..], &["--if-absent"]].concat()));
+    assert!(code == Some(0) && client.get("/kv/ended").text() == "older", "{text}");
+    let refused = line(json!({"key": "refused", "ttl": 60}));
+    let last = json!({"op": "put", "key": "last", "value": "1"});
+    fs::write(&file, format!("{ended}{refused}{last}\n")).unwrap();
+    let (code, text) = said(&run(&import));
+    assert!(
+        code == Some(1) && text.contains("line 2: 400") && text.contains("unknown field `ttl`"),
+        "{text}"
+    );
+    let statuses = ["ended", "refused", "last"].map(|key| client.get(&format!("/kv/{key}")).status);
+    assert_eq!(statuses, [404, 404, 200]);
+}
+
 /// The keys of the lines of a file.
 fn keys_of(file: &Path) -> Vec<String> {
     let lines = BufReader::new(fs::File::open(file).unwrap()).lines();
@@ -177,7 +208,9 @@ fn what_was_killed_is_continued_and_memory_stays_flat() {
         flags = &["--resume"];
     }
     // Only a part of it, and that is seen.
-    let to = Server::start(&format!("file:{}/to", directory.path().display()), &[]);
+    // It is slow, so that an import is not over before it is killed.
+    let slow = ["--lab", "--inject", "flush=50ms"];
+    let to = Server::start(&format!("file:{}/to", directory.path().display()), &slow);
     let part = directory.path().join("part");
     let lines = fs::read_to_string(&file).unwrap();
     fs::write(&part, lines.lines().take(2002).map(|line| format!("{line}\n")).collect::<String>()).unwrap();

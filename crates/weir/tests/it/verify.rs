@@ -139,11 +139,11 @@ fn values_of_a_run_that_did_not_verify_are_no_wrong_ones() {
     let server = Server::start(|_| Reply::Store);
     let first = Plan { preload: true, ..plan(server.address, "get_popular") };
     run(&first);
-    let report = run(&Plan { preload: false, verify: Verify::all(), ..first.clone() });
+    let report = run_for(20, &Plan { preload: false, verify: Verify::all(), ..first.clone() });
     assert_eq!((report.attempts, report.verified), (report.successes, 0), "{report:?}");
     // Nor are those of one that did, to one that does not.
     run(&Plan { verify: Verify::all(), ..first.clone() });
-    let report = run(&Plan { preload: false, ..first });
+    let report = run_for(20, &Plan { preload: false, ..first });
     assert_eq!(report.attempts, report.successes, "{report:?}");
 }
 
@@ -156,7 +156,7 @@ fn values_too_short_for_a_mark_are_compared_and_not_called_verified() {
         verify: Verify::all(),
         ..plan(server.address, "get_popular")
     };
-    let report = run(&short);
+    let report = run_for(20, &short);
     assert_eq!((report.attempts, report.verified), (report.successes, 0), "{report:?}");
 }
 

@@ -214,7 +214,7 @@ fn a_dialect_of_a_file_and_all_values_are_verified_as_in_one_process() {
         .unwrap();
     let gone = format!("rm -f {}; {}", file.display(), worker());
     let flags =
-        ["--workload", "get_all", "--keys", "20", "--verify", "all", "--warmup", "0s", "--window", "300ms"];
+        ["--workload", "get_all", "--keys", "20", "--verify", "all", "--warmup", "0s", "--window", "1s"];
     let flags = [&flags[..], &["--json", "--dialect", file.to_str().unwrap()]].concat();
     let report = report(&coordinator(server.address, &[&gone, &gone], &flags).output().unwrap());
     assert_eq!((&*report.dialect, &*report.verify), ("mine.toml", "all"));
@@ -225,7 +225,7 @@ fn a_dialect_of_a_file_and_all_values_are_verified_as_in_one_process() {
 fn the_table_says_who_drove_the_clients() {
     let server = Server::start("memory:", &[]);
     let worker = worker();
-    let flags = ["--workload", "get_popular", "--clients", "5", "--warmup", "0s", "--window", "200ms"];
+    let flags = ["--workload", "get_popular", "--clients", "5", "--warmup", "0s", "--window", "1s"];
     let output = coordinator(server.address, &[&worker, &worker], &flags).output().unwrap();
     let told = text(&output.stdout);
     let line = format!("workers     clients 3 by `{worker}`, 2 by `{worker}`; all began within ");
