@@ -40,6 +40,8 @@ pub(super) struct Events {
 struct State {
     /// Whether events are gathered: the store keeps them, or somebody has watched.
     gathers: bool,
+    /// The last batch that had begun when that began: up to it some have no events.
+    ungathered: u64,
     /// Batches in their order, with their blocks once it is known whether they happened.
     pending: VecDeque<(u64, Settled)>,
     /// All events behind this are in `recent`.
@@ -74,6 +76,7 @@ impl Events {
     pub(super) fn new(log: Option<EventLog>) -> Events {
         let state = State {
             gathers: log.is_some(),
+            ungathered: 0,
             pending: VecDeque::new(),
             since: Position::behind(0),
             last: 0,
@@ -353,8 +356,8 @@ pub struct Watch {
     position: Position,
     /// Whether it is told of events as they come. Else it looks through the blocks.
     is_told: bool,
-    /// The last batch that began before it.
-    begun: u64,
+    /// The last batch that may have no events.
+    ungathered: u64,
 }
 
 /// What is told to a [`Watch`].
@@ -385,10 +388,10 @@ impl Watch {
         let news = Arc::clone(news);
         let watcher = Arc::new(Watcher { watched, told: Mutex::default(), news });
         let mut state = events.state.lock();
-        let begun = state.begun();
         if !state.gathers {
             state.gathers = true;
-            state.last = state.last.max(begun);
+            state.ungathered = state.begun();
+            state.last = state.last.max(state.ungathered);
             state.since = state.behind();
         }
         let position = since.unwrap_or_else(|| state.behind());
@@ -396,13 +399,14 @@ impl Watch {
         if is_told {
             state.watchers.add(&watcher);
         }
+        let ungathered = state.ungathered;
         drop(state);
-        Watch { events: Arc::clone(events), watcher, position, is_told, begun }
+        Watch { events: Arc::clone(events), watcher, position, is_told, ungathered }
     }
 
     /// Whether a write that began before it may still be acknowledged, without an event.
     pub fn is_starting(&self) -> bool {
-        self.events.is_under_way(self.begun)
+        self.events.is_under_way(self.ungathered)
     }
 
     /// Where it is: all events before this were given.

@@ -93,15 +93,24 @@ impl Request for LongRequest {
                     LongRequest::List { mut listing, with_values, mut reply } => {
                         // What has expired by now is not listed.
                         listing.now = shared.clock.now();
-                        let page = list(session, &listing, with_values).await;
-                        answered(shared).await;
+                        let listed = async {
+                            let page = list(session, &listing, with_values).await?;
+                            answered(shared).await?;
+                            Ok::<_, Error>(page)
+                        };
+                        let page = listed.await;
                         let ended = page.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
                         answer_batch(|| reply.give(page));
                         ended
                     }
                     LongRequest::Atomic { operations, mut reply } => {
                         // Until the answer: what a later write of these keys puts into the cache is newer.
-                        let _alone = shared.writing.write().await;
+                        let alone = shared.writing.write();
+                        let alone = tokio::time::timeout(shared.config.queue_wait_max, alone).await;
+                        let Ok(_alone) = alone else {
+                            reply.give(Err(held_up("the batch")));
+                            continue;
+                        };
                         let mut tries = 0;
                         let done = loop {
                             match apply(session, &operations, shared).await {
@@ -147,12 +156,21 @@ impl AtomicOperation {
 }
 
 /// What a list has seen may not be in the cache yet, nor answered: the next read would find what was there before. So the writes
-/// under way are waited for.
-async fn answered(shared: &Shared) {
-    let begun = shared.events.begun();
+/// under way are waited for, but no longer than a request waits in a queue.
+async fn answered(shared: &Shared) -> Result<(), Error> {
+    let (begun, until) = (shared.events.begun(), Instant::now() + shared.config.queue_wait_max);
     while shared.events.is_under_way(begun) && shared.status.borrow().epoch().is_ok() {
+        if Instant::now() > until {
+            return Err(held_up("the list"));
+        }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    Ok(())
+}
+
+/// Others would wait behind it.
+fn held_up(what: &str) -> Error {
+    Error::new(Kind::Overloaded, format!("a write that is under way holds {what} up"))
 }
 
 /// A page of rows, with their values if that is wanted; then it ends once it has so many bytes, but not before its first row.

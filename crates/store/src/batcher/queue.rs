@@ -109,12 +109,10 @@ impl<R> Queues<R> {
 
     /// Whether nothing waits and nothing is in a batch.
     pub(super) fn is_idle(&self) -> bool {
-        self.0.iter().all(|queue| {
-            // What is no longer counted in the one is in the other.
-            queue.len.load(Acquire) == 0
-                && queue.in_flight.load(Relaxed) == 0
-                && queue.aside.lock().is_empty()
-        })
+        // What is no longer counted in the one is in the other, maybe of another queue. Twice: a hand-over puts back what was taken.
+        let is_empty = |queue: &Queue<R>| queue.len.load(Acquire) == 0;
+        let has_none = |queue: &Queue<R>| queue.in_flight.load(Acquire) == 0 && queue.aside.lock().is_empty();
+        (0..2).all(|_| self.0.iter().all(is_empty) && self.0.iter().all(has_none))
     }
 
     /// Whether the first worker takes from a queue that is not its own.
@@ -298,7 +296,7 @@ impl<R> Consumer<R> {
 
     /// Says how many requests this worker has taken.
     pub(super) fn in_flight(&self, requests: usize) {
-        self.own().in_flight.store(requests, Relaxed);
+        self.own().in_flight.store(requests, Release);
     }
 
     /// From now on the first worker takes from this worker's queue, and what is in `taken`. Nothing may be in flight.
@@ -391,6 +389,24 @@ mod tests {
         assert!(queues.is_idle());
         assert!(taken(&mut consumers[0]).is_empty());
         assert!(queues.is_idle());
+    }
+
+    /// The first worker counts what it takes of another's queue, and a hand-over puts what was taken back.
+    #[test]
+    fn what_is_handed_over_is_not_idle() {
+        for _ in 0..2000 {
+            let (queues, mut consumers) = Queues::new(2);
+            assert!(queues.push(1, 1, 1, MOST).is_ok());
+            let moved = std::thread::spawn(move || {
+                let mut rest = VecDeque::new();
+                consumers[1].take(&mut rest, 1);
+                consumers[1].hand_over(&mut rest);
+                consumers[0].take(&mut rest, 1);
+            });
+            while !moved.is_finished() {
+                assert!(!queues.is_idle());
+            }
+        }
     }
 
     #[test]

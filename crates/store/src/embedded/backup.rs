@@ -19,6 +19,8 @@ const READS_MAX: usize = 100;
 
 /// Copies the store in `directory` to `destination`, a new directory, and reads the copy.
 pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Error> {
+    // With a `/` at its end the copy would begin inside of it.
+    let destination = &*destination.components().collect::<PathBuf>();
     let is_free = fs::read_dir(destination)
         .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |mut files| files.next().is_none());
     if !is_free {
@@ -153,7 +155,8 @@ mod tests {
             if log.is_wasteful() {
                 log.clean(&|| false).unwrap();
             }
-            let copy = place.path().join(round.to_string());
+            // With and without a `/` at its end.
+            let copy = place.path().join(format!("{round}{}", if round == 0 { "/" } else { "" }));
             assert_eq!(backup(&directory, &copy).unwrap().rows, 1);
             let row = opened(&copy).unwrap().read(&key).unwrap().unwrap();
             assert_eq!(row.value(), round.to_le_bytes().repeat(100));

@@ -4,12 +4,14 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 /// Locked as long as a server uses the directory.
 const LOCK: &str = "lock";
 const SUFFIX: &str = ".log";
+/// With a number behind it, a directory of damaged segments.
+const ASIDE: &str = "damaged-";
 
 /// The file with `bytes` allocated; shorter ones become longer, and longer ones shorter.
 pub(super) fn allocate(path: &Path, bytes: u64) -> io::Result<File> {
@@ -73,11 +75,25 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
+/// Gives what others made in `directory` to its owner: what root made, the server of another user could not open.
+pub(super) fn give_to_owner(directory: &Path) -> io::Result<()> {
+    let owner = fs::metadata(directory)?;
+    for file in fs::read_dir(directory)? {
+        let file = file?;
+        let found = file.metadata()?;
+        let is_ours = found.is_file() || file.file_name().to_string_lossy().starts_with(ASIDE);
+        if is_ours && found.uid() != owner.uid() {
+            lchown(file.path(), Some(owner.uid()), Some(owner.gid()))?;
+        }
+    }
+    Ok(())
+}
+
 /// Gives `segments` a second name each in a new directory `damaged-NUMBER`, which it gives.
 pub(super) fn set_aside(directory: &Path, segments: &[u32]) -> io::Result<PathBuf> {
     let mut number = 1;
     let aside = loop {
-        let aside = directory.join(format!("damaged-{number}"));
+        let aside = directory.join(format!("{ASIDE}{number}"));
         match DirBuilder::new().mode(0o700).create(&aside) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
             made => break made.map(|()| aside)?,

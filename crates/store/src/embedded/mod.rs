@@ -6,6 +6,7 @@ mod backup;
 mod cleaner;
 mod files;
 #[cfg(feature = "test-support")]
+#[path = "../../tests/fuzz/mod.rs"]
 pub mod fuzz;
 mod index;
 mod log;

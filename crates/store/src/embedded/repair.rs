@@ -59,8 +59,16 @@ pub(super) fn check(directory: &Path) -> Result<Checked, Error> {
 pub(super) fn repair(directory: &Path, segment_bytes_max: Option<u64>) -> Result<Repaired, Error> {
     // Before the lock is made in what is no store.
     read(directory)?;
+    let lock = files::lock(directory).map_err(|error| unusable(directory, error))?;
+    let repaired = repair_locked(directory, segment_bytes_max, lock);
+    if let Err(error) = files::give_to_owner(directory) {
+        log::warn!("cannot give the files in {} to its owner: {error}", directory.display());
+    }
+    repaired
+}
+
+fn repair_locked(directory: &Path, segment_bytes_max: Option<u64>, lock: File) -> Result<Repaired, Error> {
     let unusable = |error| unusable(directory, error);
-    let lock = files::lock(directory).map_err(unusable)?;
     let mut replayed = read(directory)?;
     let before = checked(directory, &mut replayed);
     let has_map = replayed.meta.is_some();

@@ -154,7 +154,7 @@ impl MysqlSession {
         if writes.is_empty() && events.is_none() {
             return Ok(Vec::new());
         }
-        self.check_fit(writes)?;
+        self.check_fit(writes, events)?;
         let done = match self.transact(writes, events).await {
             Ok(found) => {
                 let keys = writes.iter().map(|write| write.key.clone()).collect();
@@ -360,10 +360,11 @@ impl MysqlSession {
         self.commit(None).await
     }
 
-    /// Whether every row fits into one packet: the server ends a connection that sends more.
-    pub(super) fn check_fit(&self, writes: &[Write]) -> Result<(), Error> {
+    /// Whether every row, also that of the events, fits into one packet: the server ends a connection that sends more.
+    pub(super) fn check_fit(&self, writes: &[Write], events: Option<&EventBlock>) -> Result<(), Error> {
         let room = self.packet_bytes_max.saturating_sub(STATEMENT_OVERHEAD_BYTES + ROW_OVERHEAD_BYTES);
-        let most = writes.iter().map(Write::bytes).max();
+        let of_events = events.map(|block| block.body.len());
+        let most = writes.iter().map(Write::bytes).chain(of_events).max();
         let Some(bytes) = most.filter(|bytes| *bytes > room) else { return Ok(()) };
         let (shown, limit) = (&self.shown, self.packet_bytes_max);
         let message = format!(

@@ -146,20 +146,24 @@ impl UserTable {
                 "the column {name} of {shown} is generated, so it cannot be written; name another"
             ));
         }
-        let unique = "SELECT column_name FROM information_schema.statistics
+        // Which unique indexes there are; whether the key is in them as a whole, and whether alone.
+        let unique =
+            "SELECT index_name, SUM(COALESCE(column_name = ? AND sub_part IS NULL, FALSE)) > 0, COUNT(*) = 1
+            FROM information_schema.statistics
             WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ? AND non_unique = 0
-            GROUP BY index_name HAVING COUNT(*) = 1 AND MAX(sub_part) IS NULL";
-        let unique: Vec<String> = connection.exec(unique, (schema, name)).await?;
-        if !unique.contains(&key.name) {
+            GROUP BY index_name";
+        let unique: Vec<(String, bool, bool)> = connection.exec(unique, (&key.name, schema, name)).await?;
+        if !unique.iter().any(|(_, has_key, is_single)| *has_key && *is_single) {
             let index = quoted(&key.name);
             return refuse(format!(
                 "the column {} of {shown} is not unique by itself; run CREATE UNIQUE INDEX {index} ON {table} ({index})",
                 key.name
             ));
         }
-        if let Some(other) = unique.iter().find(|other| **other != key.name) {
+        if let Some((index, ..)) = unique.iter().find(|(_, has_key, _)| !has_key) {
             return refuse(format!(
-                "the column {other} of {shown} is unique too: a write of one key might change the row of another; drop one of both indexes"
+                "the index {index} of {shown} is unique without the column {}: a write of one key might change the row of another; drop it",
+                key.name
             ));
         }
         let column = |found: &Found, others: &str| {

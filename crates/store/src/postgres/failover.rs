@@ -3,9 +3,7 @@
 use super::{Host, Postgres};
 use crate::sql::{Failure, Meaning, Setup};
 use crate::{Error, Kind};
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::Poll;
+use futures_util::future::join_all;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
@@ -60,7 +58,7 @@ impl Postgres {
             look.await.unwrap_or_else(silent).map_err(|failure| (at.name(), failure))
         });
         let (mut found, mut failed) = (Vec::new(), Vec::new());
-        for look in all(looks).await {
+        for look in join_all(looks).await {
             match look {
                 Ok(host) => found.push(host),
                 Err(failure) => failed.push(failure),
@@ -126,22 +124,6 @@ impl Postgres {
             self.shown
         )
     }
-}
-
-/// Waits for all of them, at once.
-async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut futures: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
-    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        for (future, output) in futures.iter_mut().zip(&mut outputs).filter(|(_, output)| output.is_none()) {
-            if let Poll::Ready(done) = future.as_mut().poll(context) {
-                *output = Some(done);
-            }
-        }
-        if outputs.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    outputs.into_iter().flatten().collect()
 }
 
 impl Host {

@@ -9,6 +9,7 @@ use kv::{Change, Key, Row, Write};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
@@ -154,13 +155,24 @@ impl UserTableSession {
 
     /// What a failed write means.
     fn failure(&self, error: tokio_postgres::Error, step: Step) -> Error {
-        let refusal = error.as_db_error().map(|refusal| refusal.message().to_owned());
+        let refusal =
+            error.as_db_error().map(|refusal| (refusal.message().to_owned(), refusal.code().clone()));
         let failure = match (Failure::from(error), refusal) {
-            (Failure::Database(Meaning::Unfit, _), Some(why)) => refused_by(&self.table.shown, &why),
+            (Failure::Database(Meaning::Unfit, _), Some((why, _))) => refused_by(&self.table.shown, &why),
+            // A trigger says what it likes.
+            (Failure::Database(Meaning::Refused, _), Some((why, code))) if !is_of_server(&code) => {
+                refused_by(&self.table.shown, &why)
+            }
             (failure, _) => failure,
         };
         failure.of(&self.base.shown, step)
     }
+}
+
+/// Whether an error says something of the server, the connection or the schema, whatever the row is.
+fn is_of_server(code: &SqlState) -> bool {
+    let classes = ["08", "25", "28", "42", "53", "55", "57", "58", "72", "XX"];
+    classes.iter().any(|class| code.code().starts_with(class))
 }
 
 impl Session for UserTableSession {

@@ -217,6 +217,23 @@ impl UserTable {
         )
     }
 
+    /// The key of a row of `weir_versions`, as `s`. `NULL`: of an earlier table, and no key of this one.
+    fn noted_key(&self) -> String {
+        let text = "encode(s.key, 'escape')";
+        match self.key.kind {
+            Type::Integer(_) => format!(
+                "CASE WHEN {text} !~ '^-?[0-9]{{1,19}}$' THEN NULL
+                WHEN {text}::numeric BETWEEN {} AND {} THEN {text}::bigint END",
+                i64::MIN,
+                i64::MAX
+            ),
+            Type::Uuid => format!(
+                "CASE WHEN {text} ~ '^[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}$' THEN {text}::uuid END"
+            ),
+            _ => value_of_bytes(&self.key, "s.key"),
+        }
+    }
+
     pub(super) fn statements(&self) -> Statements {
         let UserTable { table, key, value, sql_key, sql_value, .. } = self;
         let (key_out, value_out) = (to_bytes(key, sql_key), to_bytes(value, sql_value));
@@ -232,7 +249,7 @@ impl UserTable {
         let list_expired = format!(
             "SELECT {sizes} FROM {VERSIONS} s JOIN {table} t ON {sql_key} = {}
             WHERE s.expires <= $1 AND s.expires IS NOT NULL AND s.digest = sha256({value_out}) LIMIT $2",
-            value_of_bytes(key, "s.key")
+            self.noted_key()
         );
         let (k, v) = (quoted_column(&key.name), quoted_column(&value.name));
         let write = format!(
@@ -249,12 +266,16 @@ impl UserTable {
                 ON CONFLICT (key) DO UPDATE SET digest = excluded.digest, version = excluded.version,
                     content_type = excluded.content_type, content_encoding = excluded.content_encoding,
                     expires = excluded.expires
+                RETURNING key
             ), gone AS (
                 DELETE FROM {table} t WHERE {} RETURNING {key_out} AS key
             ), forgotten AS (
                 DELETE FROM {VERSIONS} WHERE key = ANY ($7)
             )
-            SELECT key, present FROM came UNION ALL SELECT key, true FROM gone",
+            SELECT key, present FROM came UNION ALL SELECT key, true FROM gone
+            UNION ALL SELECT ''::bytea, false WHERE NOT (CASE
+                WHEN (SELECT count(*) FROM noted) = cardinality($1::bytea[]) THEN 'true'
+                ELSE 'a trigger left a row out, or changed its key' END)::boolean",
             value_of_bytes(key, "x.k"),
             value_of_bytes(value, "x.v"),
             self.is_in("$7"),

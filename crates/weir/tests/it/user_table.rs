@@ -1,11 +1,11 @@
 //! Tables that others made, served as they are: what stands in them, what others write meanwhile, and what cannot work.
 
-use crate::support::{Answer, Client, PATIENCE, Server, mariadb, postgres, until, weir};
+use crate::support::{Answer, Client, PATIENCE, Server, mariadb, mariadb_with, postgres, until, weir};
 use lab_run::harness::DatabaseServer;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use store::{self, Kind, Part, contract};
+use store::{self, EventBlock, Kind, Part, contract};
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
@@ -314,6 +314,12 @@ fn rows_whose_keys_are_no_bytes_were_never_removed() {
     ] {
         database.ask("DROP TABLE IF EXISTS settings").unwrap();
         let server = served(database, &format!("name {kind} PRIMARY KEY, body text"), &[]);
+        // Of an earlier table.
+        database.ask("DELETE FROM weir_versions").unwrap();
+        for name in ["none", "70000000000", "9999999999999999999", "0123456789"] {
+            let row = format!("('{name}', '{}', 1, '', '', 1)", "x".repeat(32));
+            database.ask(&format!("INSERT INTO weir_versions VALUES {row}")).unwrap();
+        }
         let watch = TcpStream::connect(server.address).unwrap();
         watch.set_read_timeout(Some(PATIENCE)).unwrap();
         (&watch).write_all(b"GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -352,18 +358,28 @@ fn a_list_ended_at_a_row_whose_key_weir_does_not_have() {
 fn what_a_trigger_refuses_failed_the_writes_beside_it() {
     let database = postgres();
     let server = served(&database, "name text PRIMARY KEY, body text", &[]);
-    database
-        .ask(
-            "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                IF NEW.body = 'bad' THEN RAISE EXCEPTION 'it is bad'; END IF;
-                RETURN NEW;
-            END $$",
-        )
-        .unwrap();
-    let trigger =
-        "CREATE TRIGGER look BEFORE INSERT OR UPDATE ON settings FOR EACH ROW EXECUTE FUNCTION look()";
-    database.ask(trigger).unwrap();
-    writes_what_its_trigger_takes(&server);
+    for (refusal, said) in [
+        ("RAISE EXCEPTION 'it is bad'", "it is bad"),
+        ("RAISE EXCEPTION 'it is bad' USING ERRCODE = 'U0001'", "it is bad"),
+        // These were answered as written.
+        ("RETURN NULL", "a trigger left a row out"),
+        ("NEW.name = 'other'", "or changed its key"),
+    ] {
+        database
+            .ask(&format!(
+                "CREATE OR REPLACE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    IF NEW.body = 'bad' THEN {refusal}; END IF;
+                    RETURN NEW;
+                END $$"
+            ))
+            .unwrap();
+        database.ask("DROP TRIGGER IF EXISTS look ON settings").unwrap();
+        let trigger =
+            "CREATE TRIGGER look BEFORE INSERT OR UPDATE ON settings FOR EACH ROW EXECUTE FUNCTION look()";
+        database.ask(trigger).unwrap();
+        writes_what_its_trigger_takes(&server, said);
+        database.ask("DELETE FROM settings").unwrap();
+    }
 }
 
 #[test]
@@ -373,11 +389,11 @@ fn what_a_trigger_of_mariadb_refuses_failed_the_writes_beside_it() {
     let trigger = "CREATE TRIGGER look BEFORE INSERT ON settings FOR EACH ROW
         IF NEW.body = 'bad' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is bad'; END IF";
     database.ask(trigger).unwrap();
-    writes_what_its_trigger_takes(&server);
+    writes_what_its_trigger_takes(&server, "it is bad");
 }
 
-/// Its trigger refuses the value `bad`.
-fn writes_what_its_trigger_takes(server: &Server) {
+/// Its trigger refuses the value `bad`, as is `said`.
+fn writes_what_its_trigger_takes(server: &Server, said: &str) {
     let put = |key: usize| {
         let value = if key == 5 { "bad" } else { "good" };
         format!("{{\"op\":\"put\",\"key\":\"{key}\",\"value\":\"{value}\"}}\n")
@@ -389,7 +405,34 @@ fn writes_what_its_trigger_takes(server: &Server) {
     for (key, line) in answers[..10].iter().enumerate() {
         assert_eq!(line["status"], if key == 5 { 400 } else { 201 }, "{key}: {answer}");
     }
-    assert!(answers[5]["code"] == "unfit" && answer.contains("it is bad"), "{answer}");
+    assert!(answers[5]["code"] == "unfit" && answer.contains(said), "{answer}");
+}
+
+#[test]
+fn removing_a_key_removed_another_one_with_a_space_behind_it() {
+    let database = mariadb();
+    let server = served(&database, "name VARCHAR(9) COLLATE utf8mb4_bin PRIMARY KEY, body TEXT", &[]);
+    database.ask("INSERT INTO settings VALUES ('a ', 'theirs'), ('b', 'theirs')").unwrap();
+    for path in ["/kv/a", "/kv/b"] {
+        server.client().ask("DELETE", path, &[], b"").unwrap();
+    }
+    assert_eq!(database.ask("SELECT name FROM settings").unwrap(), [["a "]]);
+}
+
+#[test]
+fn events_too_large_for_mariadb_cost_the_connection() {
+    let database = mariadb_with(&[("max_allowed_packet", "1048576")]);
+    database.ask("CREATE TABLE things (name VARBINARY(9) PRIMARY KEY, body BLOB)").unwrap();
+    let store = store::open(&url_of(&database, "things")).unwrap();
+    block_on(async {
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(lease.epoch).await.unwrap();
+        for (bytes, kind) in [(1 << 20, Err(Kind::Rejected)), (1 << 10, Ok(()))] {
+            let block = EventBlock { id: 1, at: lease.now, body: vec![0; bytes].into() };
+            let written = session.write_with(&[], Some(&block)).await;
+            assert_eq!(written.map(drop).map_err(|error| error.kind()), kind);
+        }
+    });
 }
 
 #[test]
@@ -448,7 +491,20 @@ fn a_table_of_mariadb_that_cannot_work_is_refused_with_a_remedy() {
             &["cannot hold all characters", "latin1", "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"],
         ),
         (format!("{BIN}, body TEXT, must INT NOT NULL"), &["ALTER TABLE `t` ALTER `must` SET DEFAULT"]),
-        (format!("{BIN}, body TEXT, other INT UNIQUE"), &["the column other of t is unique too"]),
+        (
+            format!("{BIN}, body TEXT, other INT UNIQUE"),
+            &["the index other of t is unique without the column name", "drop it"],
+        ),
+        (
+            format!("{BIN}, body TEXT, x INT DEFAULT 1, y INT DEFAULT 1, UNIQUE pair (x, y)"),
+            &["the index pair of t"],
+        ),
+        (format!("{BIN}, body TEXT, x INT DEFAULT 1, UNIQUE pair (name(5), x)"), &["the index pair of t"]),
+        // Each write takes a number, also of a row that is there; in MySQL the last one is taken again.
+        (
+            "id INT AUTO_INCREMENT PRIMARY KEY, name VARBINARY(9) UNIQUE, body TEXT".into(),
+            &["the index PRIMARY of t"],
+        ),
         (format!("{BIN}, body INT"), &["body of t is int; values are varbinary"]),
         ("name FLOAT PRIMARY KEY, body TEXT".into(), &["name of t is float; keys are varbinary"]),
         ("name INT UNSIGNED PRIMARY KEY, body TEXT".into(), &["int unsigned"]),

@@ -485,6 +485,49 @@ fn a_list_waits_for_the_answers_to_what_it_has_seen() {
     assert_eq!(page.recv().unwrap().unwrap().rows.len(), 1);
 }
 
+/// Whose row another program has locked. All lists and atomic batches waited behind it.
+#[test]
+fn a_write_that_does_not_end_holds_no_list_up_for_ever() {
+    let (store, stage) = Scripted::new();
+    let config = Config { queue_wait_max: Duration::from_millis(100), ..Config::default() };
+    let batcher = Batcher::start(Box::new(store), config, Arc::new(())).unwrap();
+    let written = write(&batcher, "a=1");
+    let commit = stage.next();
+    let (sender, page) = mpsc::channel();
+    let listing = Listing { from: Vec::new(), until: None, limit: 9, now: Timestamp(0), expired: false };
+    batcher.list(listing, false, Reply::new(move |page, _| drop(sender.send(page))));
+    assert_eq!(page.recv_timeout(Duration::from_secs(30)).unwrap().unwrap_err().kind(), Kind::Overloaded);
+    let (sender, outcome) = mpsc::channel();
+    let operation = AtomicOperation { key: key("b"), condition: Precondition::None, intent: None };
+    batcher.write_atomically(vec![operation], Reply::new(move |result, _| drop(sender.send(result))));
+    assert_eq!(outcome.recv_timeout(Duration::from_secs(30)).unwrap().unwrap_err().kind(), Kind::Overloaded);
+    commit.act(Act::Answer);
+    written.recv().unwrap().unwrap();
+}
+
+/// One row locked by another program, and nobody could begin to watch.
+#[test]
+fn who_begins_to_watch_waits_only_for_writes_without_events() {
+    let (batcher, stage) = start(None);
+    let [one, other] = two_queues(&batcher);
+    let first = write(&batcher, &format!("{one}=1"));
+    let without = stage.next();
+    assert!(watching(&batcher, everything(), None).is_starting());
+    let second = write(&batcher, &format!("{other}=1"));
+    let with = stage.next();
+    without.act(Act::Answer);
+    first.recv().unwrap().unwrap();
+    let mut watch = watching(&batcher, everything(), None);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while watch.is_starting() {
+        assert!(Instant::now() < deadline, "a start in time");
+        std::thread::yield_now();
+    }
+    with.act(Act::Answer);
+    second.recv().unwrap().unwrap();
+    assert_eq!(events(&mut watch, 1), [format!("put {other}")]);
+}
+
 /// The store keeps the block for the sake of the other request, and then the block is what is told.
 #[test]
 fn a_delete_beside_a_request_with_an_idempotency_key_is_told() {

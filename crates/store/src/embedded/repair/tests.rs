@@ -4,7 +4,7 @@ use super::*;
 use kv::Key;
 use kv::{Change, Row, Write};
 use std::collections::BTreeMap;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use tempfile::TempDir;
 
 const KEYS: usize = 240;
@@ -231,6 +231,30 @@ fn a_missing_segment_costs_its_records() {
     fs::remove_file(files::path(damaged.path(), segment)).unwrap();
     let lost: Vec<usize> = (0..KEYS).filter(|key| places[*key].0 == segment).collect();
     is_found_and_repaired(&damaged, segment, None, &lost);
+}
+
+/// The server of another user could not open it.
+#[test]
+fn what_root_repairs_stays_its_owners() {
+    let directory = store();
+    let (segment, record) = record(&directory, VICTIM, &value(VICTIM, 0));
+    change(&directory, segment, record.end - 1..record.end, |byte| byte ^ 1);
+    let everything = || {
+        let files = fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path());
+        files.chain([directory.path().to_owned()])
+    };
+    if !everything().all(|path| chown(path, Some(1234), Some(1234)).is_ok()) {
+        return; // only root may
+    }
+    for is_damaged in [true, false] {
+        fs::remove_file(directory.path().join("lock")).unwrap();
+        let repaired = crate::repair(&url(&directory)).unwrap();
+        assert_eq!(repaired.set_aside.is_some(), is_damaged);
+        for path in everything() {
+            let found = fs::metadata(&path).unwrap();
+            assert_eq!((found.uid(), found.gid()), (1234, 1234), "{}", path.display());
+        }
+    }
 }
 
 #[test]
