@@ -23,6 +23,8 @@ const COMPUTES: f64 = 0.3;
 const MOSTLY: f64 = 0.6;
 /// Each client gets at least so much of what one alone gets: nobody is in anybody's way.
 const LINEAR: f64 = 0.8;
+/// Held back for so much of the time by its quota, a service is mostly its quota's business.
+const STOPPED: f64 = 0.25;
 /// So few of the clients wait that no queue says anything.
 const HARDLY_ANY: f64 = 0.2;
 
@@ -245,12 +247,21 @@ impl Case {
         let is_thread = self.evidence[at].limit == Some(Limit::OneThread);
         let says_more = is_thread || self.evidence[at].limit == Some(Limit::Pauses);
         let is_quota = |at: usize| self.evidence[at].limit == Some(Limit::ServerQuota);
+        // Nor is it on a core as often as its quota allows where others take that, too; and what others wait for waits for it.
+        let stops = |of: &Evidence| {
+            of.limit == Some(Limit::ServerQuota) && of.pressure.is_some_and(|held| held.share >= STOPPED)
+        };
         match self.busiest(hard) {
             // A thread that a quota does not let onto a core looks as one that computes.
             Some(busy) if is_quota(busy) && self.evidence[busy].limits() => return None,
             // All cores are full. Whether one thread had more to give on more of them is not seen: some languages start as many as there are.
             Some(busy) if is_thread && self.evidence[busy].limits() => {
                 return Some(Conclusion::of(Grade::Supported, vec![busy]).why(Reason::Blocked(blocked)));
+            }
+            busy if self.evidence.iter().any(stops)
+                && busy.is_none_or(|busy| !self.evidence[busy].limits()) =>
+            {
+                return Some(Conclusion::of(Grade::Suspected, self.all(stops)).why(Reason::Blocked(blocked)));
             }
             // It says more than that some processor is busy.
             _ if says_more => {}

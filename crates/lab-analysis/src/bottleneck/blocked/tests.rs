@@ -228,6 +228,18 @@ fn a_quota_is_named_before_a_thread_that_it_does_not_let_onto_a_core() {
     all.resources[0].limit = Some(Limit::ServerQuota);
     let bottleneck = &findings(&all).workloads[0].bottleneck;
     assert_eq!((bottleneck.grade, &*bottleneck.named[0].resource), (Grade::Supported, "server CPU"));
+    // Other programs take the cores for some of the time, and the service has less than its quota.
+    for (throttled, named) in [(0.4, "server CPU"), (0.1, "one thread")] {
+        let mut all = results(&levels, 0.99, 0.8);
+        all.resources[0].limit = Some(Limit::ServerQuota);
+        for trial in &mut all.trials {
+            let secs = throttled * trial.elapsed_secs;
+            trial.opened.counters.insert("server.throttled_secs".into(), 0.0);
+            trial.closed.counters.insert("server.throttled_secs".into(), secs);
+        }
+        let bottleneck = &findings(&all).workloads[0].bottleneck;
+        assert_eq!(bottleneck.named[0].resource, named, "{throttled}");
+    }
 }
 
 #[test]
