@@ -28,8 +28,10 @@ impl Store for Memory {
     fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
         let now = Timestamp::of_this_machine();
+        // Else every write reads before, and all rows are looked through for those that have expired once a second.
+        let may_expire = self.rows.lock().values().any(|row| row.attributes().expires.is_some());
         let lost = Box::pin(pending());
-        Box::pin(ready(Ok(Lease { epoch, now, may_expire: true, was_released: true, lost, owner: None })))
+        Box::pin(ready(Ok(Lease { epoch, now, may_expire, was_released: true, lost, owner: None })))
     }
 
     fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
@@ -100,8 +102,26 @@ pub(super) fn list(rows: &BTreeMap<Key, Row>, listing: &Listing) -> Vec<Listed> 
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use kv::{Attributes, Version};
+
     #[tokio::test]
     async fn the_memory_store_keeps_the_contract() {
         super::super::contract::all(super::super::open("memory:").unwrap().as_ref()).await;
+    }
+
+    /// Each write read before, and all rows were looked through once a second.
+    #[tokio::test]
+    async fn only_a_row_that_expires_makes_it_look_for_such_rows() {
+        let store = super::super::open("memory:").unwrap();
+        let may_expire = async || store.acquire(Part::WHOLE).await.unwrap().may_expire;
+        assert!(!may_expire().await);
+        let mut session = store.connect(1).await.unwrap();
+        let (key, version) = (Key::new(b"key").unwrap(), Version(1));
+        for (expires, expected) in [(None, false), (Some(Timestamp(1)), true)] {
+            let row = Row::with(&key, Attributes { expires, ..Attributes::default() }, b"", version);
+            session.write(&[Write { key: key.clone(), version, change: Change::Put(row) }]).await.unwrap();
+            assert_eq!(may_expire().await, expected);
+        }
     }
 }

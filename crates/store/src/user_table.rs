@@ -187,10 +187,6 @@ impl Seen {
         self.rows.is_empty()
     }
 
-    pub(super) fn has(&self, key: &Key) -> bool {
-        self.rows.contains_key(key)
-    }
-
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
         self.rows.keys()
     }

@@ -161,6 +161,16 @@ impl Group {
         }
     }
 
+    /// Bytes of a row that gets another end: it came with no request.
+    pub(super) fn bytes_again(&self) -> usize {
+        match self.last.map(|last| &self.requests[last]) {
+            Some((WriteRequest { intent: Intent::Touch(_), .. }, Decision::Applies(_, Some(row)))) => {
+                row.bytes()
+            }
+            _ => 0,
+        }
+    }
+
     fn write(&self) -> Option<Write> {
         let (request, decision) = &self.requests[self.last?];
         let Decision::Applies(version, row) = decision else { return None };

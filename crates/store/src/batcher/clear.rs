@@ -1,7 +1,7 @@
 //! Removing every row, on a session and a thread of its own.
 
 use super::worker::given_up;
-use super::{Reply, Shared, confirmed, start_thread};
+use super::{Reply, Shared, confirmed, held_up, start_thread};
 use crate::{Error, Kind, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,7 +30,10 @@ async fn clear_now(shared: &Arc<Shared>) -> Result<(), Error> {
     shared.sessions.fetch_add(1, Relaxed);
     let cleared = async {
         let mut session = confirmed::connect(shared, epoch).await?;
-        let _alone = shared.writing.write().await;
+        let alone = shared.writing.write();
+        let Ok(_alone) = tokio::time::timeout(shared.config.queue_wait_max, alone).await else {
+            return Err(held_up("the clear"));
+        };
         // What was waited for may have been given up, and happen yet.
         shared.status.borrow().epoch()?;
         let done = session.clear().await;

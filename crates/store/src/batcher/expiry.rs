@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Between two looks for them, if the last one found few.
+/// Between two looks for them, if the last one found all.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Most that are removed at once.
+/// Most that are removed at once, and most bytes of their values, unless it is one: each is read before.
 const LIMIT: usize = 1000;
+const BYTES_MAX: u64 = 4 << 20;
 
 /// Removes them as long as the store is owned.
 pub(super) async fn remove_expired(
@@ -32,22 +33,28 @@ pub(super) async fn remove_expired(
         {
             long.push(0, LongRequest::TrimEvents { until });
         }
-        let removed = if looks { remove_some(&long, &writes, &shared).await } else { 0 };
-        if removed < LIMIT {
+        let has_more = looks && remove_some(&long, &writes, &shared).await;
+        if !has_more {
             tokio::time::sleep(PAUSE).await;
         }
     }
 }
 
-/// Removes at most [`LIMIT`]; how many it has.
-async fn remove_some(long: &Waiting<LongRequest>, writes: &Waiting<WriteRequest>, shared: &Shared) -> usize {
+/// Removes some; whether it has, and there are more.
+async fn remove_some(long: &Waiting<LongRequest>, writes: &Waiting<WriteRequest>, shared: &Shared) -> bool {
     let listing = Listing { from: vec![], until: None, limit: LIMIT, now: Timestamp(0), expired: true };
     let (send, listed) = oneshot::channel();
     let reply = Reply::new(move |listed, _| drop(send.send(listed)));
     long.push(0, LongRequest::List { listing, with_values: false, reply });
-    let Ok(Ok(page)) = listed.await else { return 0 };
+    let Ok(Ok(page)) = listed.await else { return false };
+    let mut bytes = 0;
+    let fits = page.rows.iter().take_while(|listed| {
+        let is_first = bytes == 0;
+        bytes += listed.value_bytes;
+        is_first || bytes <= BYTES_MAX
+    });
     let mut pending = Vec::with_capacity(page.rows.len());
-    for key in page.rows.iter().filter_map(|listed| Key::new(listed.row.key())) {
+    for key in fits.filter_map(|listed| Key::new(listed.row.key())) {
         let (send, written) = oneshot::channel();
         let reply = Reply::new(move |written, _| drop(send.send(written)));
         let queue = super::queue_index(&key, writes.count());
@@ -55,10 +62,10 @@ async fn remove_some(long: &Waiting<LongRequest>, writes: &Waiting<WriteRequest>
         writes.push(queue, WriteRequest { key, intent, condition, idempotency, reply });
         pending.push(written);
     }
-    let mut removed = 0;
+    let (mut removed, wanted) = (0, pending.len());
     for written in pending {
         removed += usize::from(matches!(written.await, Ok(Ok(Written::Applied { .. }))));
     }
     shared.meters.expired.add(removed as u64);
-    removed
+    removed == wanted && (wanted < page.rows.len() || page.next.is_some())
 }

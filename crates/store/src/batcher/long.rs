@@ -2,8 +2,8 @@
 
 use super::events::Ticket;
 use super::replies::answer_batch;
-use super::worker::{BATCH_BYTES_MAX, RETRIES_MAX, Ran, Request};
-use super::{Intent, Page, Reply, Shared, WorkerMeters, Written};
+use super::worker::{RETRIES_MAX, Ran, Request};
+use super::{Intent, Page, Reply, Shared, WorkerMeters, Written, held_up};
 use crate::events::{self, EventKind, Record};
 use crate::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 use kv::{Change, Key, Precondition, Row, Version, Write};
@@ -54,7 +54,9 @@ pub enum AtomicAnswer {
 
 impl Request for LongRequest {
     const FLUSHES: bool = false;
-    const ANSWER_BYTES_GUESS: usize = BATCH_BYTES_MAX;
+    const ANSWER_BYTES_GUESS: usize = 0;
+    // They are done one after the other: what waits for another one is not sent, and may be refused.
+    const BATCH_REQUESTS_MAX: usize = 1;
 
     fn bytes(&self) -> usize {
         match self {
@@ -87,8 +89,7 @@ impl Request for LongRequest {
 
     fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
         Box::pin(async move {
-            let mut batch = batch.into_iter();
-            while let Some(request) = batch.next() {
+            for request in batch {
                 let ended = match request {
                     LongRequest::List { mut listing, with_values, mut reply } => {
                         // What has expired by now is not listed.
@@ -106,7 +107,8 @@ impl Request for LongRequest {
                     LongRequest::Atomic { operations, mut reply } => {
                         // Until the answer: what a later write of these keys puts into the cache is newer.
                         let alone = shared.writing.write();
-                        let alone = tokio::time::timeout(shared.config.queue_wait_max, alone).await;
+                        let left = shared.config.queue_wait_max.saturating_sub(reply.queued);
+                        let alone = tokio::time::timeout(left, alone).await;
                         let Ok(_alone) = alone else {
                             reply.give(Err(held_up("the batch")));
                             continue;
@@ -137,9 +139,6 @@ impl Request for LongRequest {
                     }
                 };
                 if let Some(error) = ended {
-                    // Never sent.
-                    let unsent = Error::new(Kind::Unavailable, error.to_string());
-                    batch.for_each(|request| request.fail(unsent.clone()));
                     return Err(error);
                 }
             }
@@ -166,11 +165,6 @@ async fn answered(shared: &Shared) -> Result<(), Error> {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok(())
-}
-
-/// Others would wait behind it.
-fn held_up(what: &str) -> Error {
-    Error::new(Kind::Overloaded, format!("a write that is under way holds {what} up"))
 }
 
 /// A page of rows, with their values if that is wanted; then it ends once it has so many bytes, but not before its first row.

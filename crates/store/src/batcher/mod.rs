@@ -331,7 +331,8 @@ impl Batcher {
         &self.shared.clock
     }
 
-    /// Removes every row, durably. Rows that are written meanwhile may be removed or not.
+    /// Removes every row, durably. Rows that are written meanwhile may be removed or not. Waits for the writes under way as long as a
+    /// request waits in a queue.
     pub fn clear(&self, mut reply: Reply<()>) {
         if let Some(why) = self.capabilities().no_clear {
             return reply.give(Err(Error::new(Kind::Unsupported, why)));
@@ -520,6 +521,11 @@ fn overloaded(waited: Option<Duration>) -> Error {
         None => "too many requests wait for the store; this one was not sent".to_owned(),
     };
     Error::new(Kind::Overloaded, message)
+}
+
+/// Why a request that waited too long for other writes to end is refused. Others would wait behind it.
+fn held_up(what: &str) -> Error {
+    Error::new(Kind::Overloaded, format!("a write that is under way holds {what} up"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::events::Ticket;
 use super::replies::answer_batch;
 use super::worker::{BATCH_BYTES_MAX, RETRIES_MAX, Ran, Request};
-use super::{Batching, Intent, ReadRequest, Shared, WorkerMeters, WriteRequest};
+use super::{Batching, Intent, ReadRequest, Shared, WorkerMeters, WriteRequest, held_up};
 use super::{apart, batch};
 use crate::{Answer, Error, EventBlock, Found, Idempotency, Kind, Session, events};
 use kv::{Key, Row};
@@ -42,11 +42,28 @@ impl Request for ReadRequest {
             let mut distinct: Vec<Key> = batch.iter().map(|request| request.key.clone()).collect();
             distinct.dedup();
             let (mut batch, mut keys, mut bytes) = (batch.into_iter().peekable(), &distinct[..], 0);
+            // One by one once the store refuses to read one of them, for as long as a request may wait.
+            let (mut most, until) = (keys.len(), Instant::now() + shared.config.queue_wait_max);
             loop {
-                let rows = match session.read(keys).await {
+                let rows = match session.read(&keys[..most.min(keys.len())]).await {
                     Ok(rows) => rows,
                     Err(error) => {
-                        let answered = answer_batch(|| batch.for_each(|request| request.fail(error.clone())));
+                        let is_of_one =
+                            error.kind() == Kind::Rejected && keys.len() > 1 && Instant::now() < until;
+                        if is_of_one && most > 1 {
+                            most = 1;
+                            continue;
+                        }
+                        let fails = |request: &ReadRequest| !is_of_one || request.key == keys[0];
+                        let answered = answer_batch(|| {
+                            while let Some(request) = batch.next_if(fails) {
+                                request.fail(error.clone());
+                            }
+                        });
+                        if is_of_one {
+                            keys = &keys[1..];
+                            continue;
+                        }
                         let ends = error.kind().ends_session();
                         return if ends { Err(error) } else { Ok(Ran { answered, bytes }) };
                     }
@@ -93,6 +110,8 @@ impl Request for WriteRequest {
     }
 
     fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
+        let waited = batch.iter().map(|request| request.reply.queued).max().unwrap_or_default();
+        let until = tokio::time::Instant::now() + shared.config.queue_wait_max.saturating_sub(waited);
         let groups = batch::group(batch);
         if shared.is_shared() {
             return Box::pin(async move {
@@ -101,14 +120,12 @@ impl Request for WriteRequest {
             });
         }
         Box::pin(async move {
-            let mut refused = VecDeque::new();
-            let mut outcome = commit(session, groups, shared, &mut refused).await;
-            // One request was refused: the others must not suffer for it, so each key goes again on its own, and then each request.
-            while let Some(group) = refused.pop_front() {
+            let (mut left, mut outcome) = (VecDeque::from([groups]), Ok(Instant::now()));
+            while let Some(groups) = left.pop_front() {
                 match &outcome {
-                    Ok(_) => outcome = commit(session, vec![group], shared, &mut refused).await,
+                    Ok(_) => outcome = commit(session, groups, shared, until, &mut left).await,
                     // The session went meanwhile, and these were not sent.
-                    Err(lost) => group.fail(&Error::new(Kind::Unavailable, lost.to_string())),
+                    Err(lost) => fail(groups, &Error::new(Kind::Unavailable, lost.to_string())),
                 }
             }
             outcome.map(|answered| Ran { answered, bytes: 0 })
@@ -116,18 +133,27 @@ impl Request for WriteRequest {
     }
 }
 
-/// Commits the groups, one per key, together and answers their requests; says when.
+fn fail(groups: Vec<batch::Group>, error: &Error) {
+    groups.into_iter().for_each(|group| group.fail(error));
+}
+
+/// Commits the groups, one per key, together and answers their requests; says when. They wait until `until` for an atomic batch or
+/// a clear to end.
 ///
-/// If the store refuses something and they can be divided, they go unanswered to the front of `refused`.
+/// What is to be sent after them goes unanswered to the front of `left`: what the rows that are written again leave no room for;
+/// and, if the store refuses one request, each key on its own, and then each request. The others must not suffer for it.
 async fn commit(
     session: &mut dyn Session,
     mut groups: Vec<batch::Group>,
     shared: &Shared,
-    refused: &mut VecDeque<batch::Group>,
+    until: tokio::time::Instant,
+    left: &mut VecDeque<Vec<batch::Group>>,
 ) -> Result<Instant, Error> {
     // Until the answers: what an atomic batch writes is newer, in the cache too; and a clear would remove the rows that decide.
-    let _not_alone = shared.writing.read().await;
-    let written = write(session, &mut groups, shared).await;
+    let Ok(_not_alone) = tokio::time::timeout_at(until, shared.writing.read()).await else {
+        return Ok(answer_batch(|| fail(groups, &held_up("this one"))));
+    };
+    let written = write(session, &mut groups, shared, left).await;
     let written = written.map(|(found, events)| {
         // Made before the answers take the groups, and published after them: who is told finds the row.
         let events = events.map(|(ticket, stored)| {
@@ -164,14 +190,14 @@ async fn commit(
         match batch::divide(groups) {
             Ok(parts) => {
                 // In their order: they may be of one key.
-                parts.into_iter().rev().for_each(|part| refused.push_front(part));
+                parts.into_iter().rev().for_each(|part| left.push_front(vec![part]));
                 return Ok(Instant::now());
             }
             Err(whole) => groups = whole,
         }
     }
     shared.lose_if_unknown(Some(&error)).await;
-    let answered = answer_batch(|| groups.into_iter().for_each(|group| group.fail(&error)));
+    let answered = answer_batch(|| fail(groups, &error));
     if error.kind().ends_session() { Err(error) } else { Ok(answered) }
 }
 
@@ -179,10 +205,14 @@ async fn commit(
 type Sent<'s> = (Vec<Found>, Option<(Ticket<'s>, Option<EventBlock>)>);
 
 /// Decides the preconditions, reading the keys that have any, gives every write its version, and sends what is to be written.
+///
+/// Memory holds what one read answers, and the rows that are written again. Once these are a batch, the other groups go to the
+/// front of `left`.
 async fn write<'s>(
     session: &mut dyn Session,
-    groups: &mut [batch::Group],
+    groups: &mut Vec<batch::Group>,
     shared: &'s Shared,
+    left: &mut VecDeque<Vec<batch::Group>>,
 ) -> Result<Sent<'s>, Error> {
     // What a row that has expired was replaced by has created it.
     let may_expire = shared.may_expire.load(Relaxed) && shared.config.batching == Batching::On;
@@ -197,21 +227,33 @@ async fn write<'s>(
     let mut tries = 0;
     loop {
         session.begin_decision();
-        let mut current = Vec::with_capacity(conditional.len());
-        while current.len() < conditional.len() {
-            let rows =
-                session.read(&conditional[current.len()..]).await.map_err(|error| match error.kind() {
-                    // Nothing was sent to be written.
-                    Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
-                    _ => error,
-                })?;
-            current.extend(rows);
-        }
-        let mut current = current.into_iter();
+        let (mut rows, mut unread) = (Vec::new().into_iter(), &conditional[..]);
+        let (mut decided, mut again_bytes) = (0, 0);
         for group in &mut *groups {
-            let stored = is_read(&&*group).then(|| current.next().flatten());
+            let stored = if is_read(&&*group) {
+                if rows.len() == 0 {
+                    let read = session.read(unread).await.map_err(|error| match error.kind() {
+                        // Nothing was sent to be written.
+                        Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
+                        _ => error,
+                    })?;
+                    unread = &unread[read.len()..];
+                    rows = read.into_iter();
+                }
+                Some(rows.next().flatten())
+            } else {
+                None
+            };
             let repeat = |idempotency: &Idempotency| shared.events.repeat(&idempotency.id);
             group.decide(stored, &shared.clock, repeat, || shared.next_version());
+            decided += 1;
+            again_bytes += group.bytes_again();
+            if again_bytes >= BATCH_BYTES_MAX {
+                break;
+            }
+        }
+        if decided < groups.len() {
+            left.push_front(groups.split_off(decided));
         }
         if shared.config.batching == Batching::Off {
             // Writes have no order, and so no events.

@@ -11,8 +11,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Most requests in one batch.
-const BATCH_REQUESTS_MAX: usize = 1024;
 /// A batch takes no further request once it carries this many bytes.
 pub(super) const BATCH_BYTES_MAX: usize = 1 << 20;
 /// With a flush this slow, a batch waits for more requests; below it, waiting costs more than it saves.
@@ -39,6 +37,9 @@ pub(super) trait Request: Send + Sized + 'static {
 
     /// What an answer may carry that the request does not, in bytes, before the first answer.
     const ANSWER_BYTES_GUESS: usize;
+
+    /// Most requests in one batch.
+    const BATCH_REQUESTS_MAX: usize = 1024;
 
     /// Bytes it adds to a batch.
     fn bytes(&self) -> usize;
@@ -337,7 +338,7 @@ impl<R: Request> StoreWorker<R> {
 
     fn batch_requests_max(&self) -> usize {
         match self.shared.config.batching {
-            Batching::On => BATCH_REQUESTS_MAX,
+            Batching::On => R::BATCH_REQUESTS_MAX,
             Batching::Off => 1,
         }
     }

@@ -62,7 +62,9 @@ pub(super) fn segments(directory: &Path) -> io::Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for file in fs::read_dir(directory)? {
         let name = file?.file_name();
-        numbers.extend(name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse::<u32>().ok()));
+        let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse::<u32>().ok());
+        // Others may be called `2026.log`.
+        numbers.extend(number.filter(|number| path(Path::new(""), *number) == Path::new(&name)));
     }
     numbers.sort_unstable();
     Ok(numbers)

@@ -95,10 +95,14 @@ impl Log {
         admit: impl FnOnce(Option<&str>, bool) -> Result<String, Error>,
     ) -> Result<Log, Error> {
         let cannot = |cause: io::Error| cannot_open(directory, &cause);
+        let is_new = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let made: Vec<&Path> = directory.ancestors().skip(1).take_while(is_new).collect();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(cannot)?;
-        // The directory's own name has to be on disk, too.
-        let parent = directory.join("..");
-        File::open(parent).and_then(|parent| parent.sync_all()).map_err(cannot)?;
+        // The directory's own name has to be on disk, too, and those of the directories above that were made with it.
+        for named in [directory].into_iter().chain(made) {
+            let parent = named.join("..");
+            File::open(parent).and_then(|parent| parent.sync_all()).map_err(cannot)?;
+        }
         let lock = files::lock(directory).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => {
                 let what = format!("another server holds the store file:{}", directory.display());
@@ -492,10 +496,15 @@ fn entry_of(write: &Write) -> Entry<'_> {
     }
 }
 
-/// Writes and flushes. Refused: not all was written, so it is no batch. Unknown: the flush failed.
+/// Writes and flushes. Refused: not all was written, so it is no batch. Unknown: the flush failed, or what was not written are zeros,
+/// which are there already.
 fn append_at(file: &File, bytes: &[u8], offset: u64) -> Result<(), Error> {
-    file.write_all_at(bytes, offset)
-        .map_err(|error| Error::new(Kind::Refused, not_written(&error).to_string()))?;
+    file.write_all_at(bytes, offset).map_err(|error| {
+        let mut found = vec![0; bytes.len()];
+        let is_whole = file.read_exact_at(&mut found, offset).is_ok() && found == bytes;
+        let kind = if is_whole { Kind::Unknown } else { Kind::Refused };
+        Error::new(kind, not_written(&error).to_string())
+    })?;
     file.sync_data().map_err(|error| not_written(&error))
 }
 

@@ -165,6 +165,15 @@ fn a_missing_segment_is_reported() {
     assert!(text.contains("0000000002.log is missing"), "{text}");
 }
 
+/// It was taken for a segment, and not found under the name of one.
+#[test]
+fn a_file_that_is_called_like_a_date_is_no_segment() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("20261124.log"), b"of another program").unwrap();
+    log_in(&directory).unwrap().write(&[put(0, b"value")]).unwrap();
+    assert_eq!(rows(&log_in(&directory).unwrap(), 1), [Some(b"value".to_vec())]);
+}
+
 #[test]
 fn space_is_given_back_and_no_row_is_lost_or_comes_back() {
     let directory = tempfile::tempdir().unwrap();

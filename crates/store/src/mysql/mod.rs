@@ -4,7 +4,8 @@
 //! first. Writes rely on a row: every write transaction begins by reading the epoch in `weir_owner` under a shared row lock, and
 //! stops if the epoch is not its own. A new lease raises that epoch: its `UPDATE` waits for every transaction that holds the
 //! row, and every later one sees the newer number. So when a lease is granted, nothing sent under an earlier one can take
-//! effect any more, whether its connection lives or not.
+//! effect any more, whether its connection lives or not. A session that reads asks for the epoch once a second, which is more often
+//! than the two seconds that a new owner waits before it serves.
 //!
 //! There are no shared user locks, so the way of PostgreSQL is not possible, and `KILL` of the old connections alone would need
 //! to find all of them. The row costs one round trip per batch. `KILL` only shortens the wait: each session marks itself with a
@@ -29,6 +30,7 @@ use super::{
     redacted,
 };
 use commits::Commits;
+use kv::clock::boot_time;
 use kv::{Key, Timestamp, Version, one_line};
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, FromRowError, Opts, OptsBuilder, Row, from_row_opt};
@@ -45,9 +47,11 @@ use user_table::{UserTable, VERSIONS_TABLE};
 /// How often a lease ends lingering sessions before it gives up for this time; it waits a second after each.
 const TERMINATIONS_MAX: usize = 10;
 
-/// Alike in all connections, whatever the server's defaults are.
-const SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1,
-        completion_type = 0;
+/// Alike in all connections, whatever the server's defaults are. A 0 is a number, also where `AUTO_INCREMENT` would take it for
+/// the next one; and no limit leaves rows out.
+const SETTINGS: &str = "SET SESSION autocommit = 1, completion_type = 0,
+        sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO',
+        sql_select_limit = 18446744073709551615, sql_safe_updates = 0, sql_big_selects = 1;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 /// A lease looks for lingering sessions after a lock wait of one second, the shortest possible.
 const OWNER_SETTINGS: &str = "SET SESSION innodb_lock_wait_timeout = 1";
@@ -324,6 +328,7 @@ impl Mysql {
         let (mut connection, prefix) = self.dial(SESSION_SETTINGS).await?;
         let tag = format!("SELECT GET_LOCK('{prefix}{}', 0), @@SESSION.max_allowed_packet", connection.id());
         let tagged: Option<(Option<i64>, u64)> = connection.query_first(tag).await?;
+        let asked = boot_time();
         let current: Option<i64> = first(&mut connection, EPOCH).await?;
         if current != Some(epoch as i64) {
             return Err(overtaken(&self.shown).into());
@@ -332,6 +337,7 @@ impl Mysql {
             shown: Arc::clone(&self.shown),
             connection,
             epoch,
+            asked,
             commits: Arc::clone(&self.commits.lock()),
             packet_bytes_max: tagged.map_or(0, |(_, bytes)| bytes) as usize,
         };
@@ -437,8 +443,10 @@ fn meaning(error: &mysql_async::Error) -> Meaning {
         // Wrong password or unknown user (class 28), unknown database, host not allowed, password expired, account locked,
         // TLS required.
         (1044 | 1049 | 1130 | 1251 | 1862 | 3118 | 3159 | 4151, _) | (_, Some("28")) => Meaning::Login,
-        // Shut down, killed, cut off, timed out for idling.
-        (1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 3169 | 4031, _) => Meaning::Ended,
+        // Too many connections; shut down, killed, cut off, timed out for idling.
+        (1040 | 1203 | 1226 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 3169 | 4031, _) => {
+            Meaning::Ended
+        }
         (1290 | 1792 | 1836, _) => Meaning::ReadOnly,
         // A deadlock; the nodes of a cluster that disagree when one commits.
         (1213 | 3101, _) => Meaning::RolledBack,
@@ -501,6 +509,7 @@ mod tests {
         assert!(matches!(kind(1021, "HY000"), Meaning::Refused), "disk full");
         assert!(matches!(kind(1290, "HY000"), Meaning::ReadOnly), "read only");
         assert!(matches!(kind(1927, "70100"), Meaning::Ended), "killed");
+        assert!(matches!(kind(1040, "08004"), Meaning::Ended), "too many connections");
         let lost = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         assert!(matches!(meaning(&lost.into()), Meaning::Ended));
     }

@@ -5,8 +5,9 @@
 
 use super::super::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 use super::commits::Commits;
-use super::of_another_type;
+use super::{EPOCH, of_another_type};
 use crate::sql::{Failure, Meaning, Step, overtaken};
+use kv::clock::boot_time;
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, Params, Value};
@@ -16,6 +17,10 @@ use std::time::Duration;
 
 /// How long a statement may take. A store worker that waits longer waits for a server that is gone.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// For how long after it was asked for the epoch a session takes that for the newest. The server of the next one waits longer before
+/// it serves, unless this one has ended.
+const EPOCH_LASTS: Duration = Duration::from_secs(1);
 
 /// Two statements, one round trip.
 const BEGIN: &str = "START TRANSACTION; SELECT epoch FROM weir_owner WHERE one = 1 LOCK IN SHARE MODE";
@@ -62,6 +67,8 @@ pub(super) struct MysqlSession {
     pub(super) connection: Conn,
     /// Of the lease that it belongs to.
     pub(super) epoch: u64,
+    /// When it last asked whether that is the newest, by [`boot_time`].
+    pub(super) asked: Duration,
     /// Of the same lease.
     pub(super) commits: Arc<Commits>,
     /// The server's `max_allowed_packet`.
@@ -137,13 +144,24 @@ impl MysqlSession {
         Ok(found.into_iter().filter_map(listed).collect())
     }
 
-    /// Waits for the commits that a read of `keys` may have seen.
-    async fn outlast(&self, keys: Option<&[Key]>) -> Result<(), Failure> {
-        if self.commits.outlast(keys).await {
-            return Ok(());
+    /// Waits for the commits that a read of `keys` may have seen. Those of a later lease are not known, so there must not be one.
+    async fn outlast(&mut self, keys: Option<&[Key]>) -> Result<(), Failure> {
+        if !self.commits.outlast(keys).await {
+            let why = "a commit that this read may have seen was lost".to_owned();
+            return Err(Failure::Database(Meaning::Ended, why));
         }
-        let why = "a commit that this read may have seen was lost".to_owned();
-        Err(Failure::Database(Meaning::Ended, why))
+        let now = boot_time();
+        if now.saturating_sub(self.asked) > EPOCH_LASTS {
+            let epoch = self.ask::<i64>(EPOCH.to_owned(), Params::Empty).await?;
+            self.check(&epoch)?;
+            self.asked = now;
+        }
+        Ok(())
+    }
+
+    /// Says that the epoch in the store is that of this lease.
+    fn check(&self, epoch: &[i64]) -> Result<(), Failure> {
+        if epoch == [self.epoch as i64] { Ok(()) } else { Err(overtaken(&self.shown).into()) }
     }
 
     async fn write_now(
@@ -222,14 +240,17 @@ impl MysqlSession {
 
     /// Begins a transaction that no later lease can come before.
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
+        let now = boot_time();
         let begun = async {
             let mut answers = self.connection.query_iter(BEGIN).await?;
             answers.collect::<mysql_async::Row>().await?; // of the first statement, which has none
             answers.try_collect_and_drop::<i64>().await
         };
-        let epoch =
-            in_time(begun).await?.into_iter().collect::<Result<Vec<_>, _>>().map_err(of_another_type)?;
-        if epoch == [self.epoch as i64] { Ok(()) } else { Err(overtaken(&self.shown).into()) }
+        let epoch: Vec<i64> =
+            in_time(begun).await?.into_iter().collect::<Result<_, _>>().map_err(of_another_type)?;
+        self.check(&epoch)?;
+        self.asked = now;
+        Ok(())
     }
 
     /// Begins one that keeps the events.
@@ -352,10 +373,12 @@ impl MysqlSession {
 
     /// Runs these statements in one transaction.
     pub(super) async fn clear_by(&mut self, statements: &str) -> Result<(), Error> {
-        let gone = match self.begin().await {
-            Ok(()) => in_time(self.connection.query_drop(statements)).await,
-            failed => failed,
+        let gone = async {
+            self.begin().await?;
+            // It takes its time where there are many rows. If the server is gone, the owner notices.
+            Ok::<_, Failure>(self.connection.query_drop(statements).await?)
         };
+        let gone = gone.await;
         gone.map_err(|failure| failure.of(&self.shown, Step::Write))?;
         self.commit(None).await
     }

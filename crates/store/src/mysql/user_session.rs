@@ -24,6 +24,8 @@ const NOTE_ROW: &str = "(?, ?, ?, ?, ?, ?)";
 const NOTE_OVER: &str = " ON DUPLICATE KEY UPDATE digest = VALUES(digest), version = VALUES(version),
     content_type = VALUES(content_type), content_encoding = VALUES(content_encoding), expires = VALUES(expires)";
 const FORGET: &str = "DELETE FROM weir_versions WHERE `key`";
+// Only what was seen: a write may have come between.
+const FORGET_EXPIRED: &str = "DELETE FROM weir_versions WHERE `key` = ? AND version = ? AND expires <= ?";
 
 pub(super) struct UserTableSession {
     pub(super) base: MysqlSession,
@@ -47,6 +49,33 @@ impl UserTableSession {
         }
         let statements = &self.table.statements;
         self.base.list_by(listing, &statements.list, &statements.list_expired).await
+    }
+
+    /// Removes what is kept of values that others have removed, once their lifetimes have ended: what others write later has no
+    /// lifetime, also if it is the same value again.
+    async fn forget_expired(&mut self, listing: &Listing) -> Result<(), Error> {
+        let UserTableSession { base, table, .. } = self;
+        let now = listing.now.0 as i64;
+        let values = vec![Value::Int(now), Value::UInt(listing.limit as u64)];
+        let found =
+            base.ask::<(Vec<u8>, i64)>(table.statements.list_forgotten.clone(), Params::Positional(values));
+        let found = found.await.map_err(|failure| failure.of(&base.shown, Step::Read))?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let forget = async {
+            base.begin().await?;
+            for (key, version) in found {
+                let values = vec![Value::Bytes(key), Value::Int(version), Value::Int(now)];
+                base.count(FORGET_EXPIRED.to_owned(), Params::Positional(values)).await?;
+            }
+            Ok::<_, Failure>(())
+        };
+        let done = match forget.await {
+            Ok(()) => base.commit(Some(Vec::new())).await,
+            Err(failure) => Err(failure.of(&base.shown, Step::Write)),
+        };
+        base.end_failed(done).await
     }
 
     async fn write_now(
@@ -200,6 +229,9 @@ impl Session for UserTableSession {
 
     fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
         Box::pin(async {
+            if listing.expired {
+                self.forget_expired(listing).await?;
+            }
             let rows = self.list_now(listing).await;
             rows.map_err(|failure| failure.of(&self.base.shown, Step::Read))
         })

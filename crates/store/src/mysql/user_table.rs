@@ -55,6 +55,8 @@ pub(super) struct Statements {
     pub(super) look: String,
     pub(super) list: String,
     pub(super) list_expired: String,
+    /// Keys and versions of values that others have removed, once their lifetimes have ended.
+    pub(super) list_forgotten: String,
     /// Followed by rows.
     pub(super) insert: String,
     pub(super) insert_row: String,
@@ -304,6 +306,11 @@ impl UserTable {
                 "SELECT {} FROM {VERSIONS} s JOIN {table} t ON {sql_key} = {}
                 WHERE s.expires <= ? AND {is_known} LIMIT ?",
                 columns(&size),
+                self.key_of_bytes("s.`key`")
+            ),
+            list_forgotten: format!(
+                "SELECT s.`key`, s.version FROM {VERSIONS} s LEFT JOIN {table} t ON {sql_key} = {} AND {is_known}
+                WHERE s.expires <= ? AND {sql_key} IS NULL LIMIT ?",
                 self.key_of_bytes("s.`key`")
             ),
             insert: format!("INSERT INTO {table} ({k}, {v}) VALUES "),

@@ -113,13 +113,19 @@ impl Postgres {
         let (client, connection) = self.connect(config).await?;
         let ended = tokio::spawn(until_ended(connection));
         // The server has to notice when we are gone, because it holds our locks until then; and it must not end idle sessions.
-        // An acknowledged write is durable, whatever the default of the database is; of several hosts on more than one.
-        let settings = "SELECT set_config(name, CASE name WHEN 'synchronous_commit' THEN 'on'
+        // An acknowledged write is durable, whatever the default of the database is; of several hosts on more than one. Set in
+        // the session also where it is right, it stays so when the server reads its configuration again. See `until_ended` for
+        // the messages.
+        let settings = "SELECT set_config(name, CASE name
+                WHEN 'synchronous_commit' THEN CASE
+                    WHEN setting = 'off' OR $1 AND setting IN ('local', 'remote_write') THEN 'on' ELSE setting END
+                WHEN 'client_min_messages' THEN 'warning'
+                WHEN 'default_transaction_isolation' THEN 'read committed'
                 WHEN 'tcp_keepalives_idle' THEN '10' WHEN 'tcp_keepalives_interval' THEN '2'
                 WHEN 'tcp_keepalives_count' THEN '3' ELSE '0' END, false)
-            FROM pg_settings WHERE name IN ('tcp_keepalives_idle', 'tcp_keepalives_interval',
-                'tcp_keepalives_count', 'idle_session_timeout')
-                OR name = 'synchronous_commit' AND (setting = 'off' OR $1 AND setting IN ('local', 'remote_write'))";
+            FROM pg_settings WHERE name IN ('synchronous_commit', 'client_min_messages',
+                'default_transaction_isolation', 'tcp_keepalives_idle', 'tcp_keepalives_interval',
+                'tcp_keepalives_count', 'idle_session_timeout')";
         client.query(settings, &[&self.has_several_hosts()]).await?;
         Ok((client, ended))
     }

@@ -87,6 +87,17 @@ impl Base {
         trimmed.map(drop).map_err(|error| self.failure(error, Step::Read))
     }
 
+    /// Says that nothing can be sent any more, if that is known: then a write has not happened.
+    pub(super) fn check_open(&self) -> Result<(), Error> {
+        match self.client.is_closed() {
+            true => {
+                let what = format!("the store {} closed the connection", self.shown);
+                Err(Error::new(Kind::Unavailable, what))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// What a failure at `step` means.
     pub(super) fn failure(&self, error: tokio_postgres::Error, step: Step<'_>) -> Error {
         Failure::from(error).of(&self.shown, step)
@@ -221,10 +232,7 @@ impl PostgresSession {
         writes: &[Write],
         events: Option<&EventBlock>,
     ) -> Result<Vec<Found>, Error> {
-        if self.base.client.is_closed() {
-            let what = format!("the store {} closed the connection", self.base.shown);
-            return Err(Error::new(Kind::Unavailable, what));
-        }
+        self.base.check_open()?;
         if events.is_some() {
             let prepared = self.prepare_events().await;
             prepared.map_err(|error| self.base.failure(error, Step::Write))?;

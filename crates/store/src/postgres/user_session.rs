@@ -1,7 +1,7 @@
 //! A session with PostgreSQL over a table that others made.
 
 use super::session::{ADD_EVENTS, Base, Columns, by_key, rows_of};
-use super::user_table::{Statements, UserTable};
+use super::user_table::{LEFT_OUT, Statements, UserTable};
 use crate::sql::{Failure, Meaning, Setup, Step};
 use crate::user_table::{self, Seen, VERSIONS, no_order, refused_by};
 use crate::{Answer, Error, EventBlock, Found, Listed, Listing, Session};
@@ -21,6 +21,7 @@ pub(super) struct UserTableSession {
     write: Statement,
     list: Option<Statement>,
     list_expired: Statement,
+    forget_expired: Statement,
     seen: Seen,
 }
 
@@ -32,7 +33,7 @@ impl UserTableSession {
         client: Client,
         ended: JoinHandle<String>,
     ) -> Setup<UserTableSession> {
-        let Statements { read, look, write, list, list_expired } = table.statements();
+        let Statements { read, look, write, list, list_expired, forget_expired } = table.statements();
         // It costs more than the statements, each of which is of few rows.
         client.batch_execute("SET jit = off").await?;
         Ok(UserTableSession {
@@ -44,18 +45,32 @@ impl UserTableSession {
                 None => None,
             },
             list_expired: client.prepare(&list_expired).await?,
+            forget_expired: client.prepare(&forget_expired).await?,
             base: Base { shown, client, ended },
             table,
             seen: Seen::default(),
         })
     }
 
-    async fn read_now(&mut self, keys: &[Key]) -> Result<Vec<Option<Row>>, tokio_postgres::Error> {
+    async fn read_now(&mut self, mut keys: &[Key]) -> Result<Vec<Option<Row>>, tokio_postgres::Error> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let bytes: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
-        let found = self.base.client.query(&self.read, &[&bytes]).await?;
+        let found = loop {
+            let bytes: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
+            match (self.base.client.query(&self.read, &[&bytes]).await, keys) {
+                // A database that has not all characters has no row with such a key. The others are asked for alone.
+                (Err(error), [first, rest @ ..])
+                    if error.code() == Some(&SqlState::UNTRANSLATABLE_CHARACTER) =>
+                {
+                    if rest.is_empty() {
+                        break Vec::new();
+                    }
+                    keys = std::slice::from_ref(first);
+                }
+                (found, _) => break found?,
+            }
+        };
         let rows = rows_of(keys, &found)?;
         self.seen.note(keys, &rows);
         Ok(rows)
@@ -68,6 +83,12 @@ impl UserTableSession {
             Some(list) => list,
             None => return Err(no_order(&self.table.key, "bytea")),
         };
+        if listing.expired {
+            // What others write later has no lifetime, also if it is the same value again.
+            let (now, limit) = (listing.now.0 as i64, listing.limit as i64);
+            let forgotten = self.base.client.execute(&self.forget_expired, &[&now, &limit]).await;
+            forgotten.map_err(|error| self.base.failure(error, Step::Read))?;
+        }
         let rows = self.base.list(listing, statement).await;
         rows.map_err(|error| self.base.failure(error, Step::Read))
     }
@@ -94,6 +115,7 @@ impl UserTableSession {
         writes: &[Write],
         events: Option<&EventBlock>,
     ) -> Result<Vec<Found>, Error> {
+        self.base.check_open()?;
         let failed = |error: tokio_postgres::Error| self.base.failure(error, Step::Write);
         if self.seen.is_empty() && events.is_none() {
             return self.apply(writes, Step::Commit).await;
@@ -134,23 +156,27 @@ impl UserTableSession {
         if !self.seen.is_empty() {
             locked = self.lock_seen().await.map_err(failed)?.ok_or_else(changed_since)?;
         }
+        // What is not there cannot be locked: another program may make it yet, and then it is not to be replaced.
+        let absent: Vec<&[u8]> =
+            self.seen.keys().map(Key::as_bytes).filter(|key| !locked.contains(*key)).collect();
         let columns = Columns::of(writes);
-        let all = [&columns.puts()[..], &[&columns.gone]].concat();
+        let all = [&columns.puts()[..], &[&columns.gone, &absent]].concat();
         let changed = self.base.client.query(&self.write, &all).await.map_err(failed)?;
         let changed =
             by_key(&changed).map_err(|error| Failure::from(error).and_ended().of(&self.base.shown, step))?;
-        let mut found = Vec::with_capacity(writes.len());
-        for write in writes {
-            let is_present = changed.get(write.key.as_bytes()).is_some_and(|row| row.get(1));
-            let is_put = matches!(write.change, Change::Put(_));
-            // It came between the look, which cannot lock what is not there, and the write.
-            let is_new = self.seen.has(&write.key) && !locked.contains(write.key.as_bytes());
-            if is_put && is_present && is_new {
-                return Err(changed_since());
-            }
-            found.push(Found::present(is_present));
+        let is_left_out = |write: &&Write| {
+            matches!(write.change, Change::Put(_)) && !changed.contains_key(write.key.as_bytes())
+        };
+        let left_out: Vec<&[u8]> =
+            writes.iter().filter(is_left_out).map(|write| write.key.as_bytes()).collect();
+        if !left_out.is_empty() {
+            let there = self.base.client.query(&self.look, &[&left_out]).await.map_err(failed)?;
+            let by_trigger = || refused_by(&self.table.shown, LEFT_OUT).of(&self.base.shown, Step::Write);
+            return Err(if there.is_empty() { by_trigger() } else { changed_since() });
         }
-        Ok(found)
+        let is_present =
+            |write: &Write| changed.get(write.key.as_bytes()).is_some_and(|row| row.get::<_, bool>(1));
+        Ok(writes.iter().map(|write| Found::present(is_present(write))).collect())
     }
 
     /// What a failed write means.

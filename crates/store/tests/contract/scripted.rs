@@ -2,8 +2,8 @@
 
 use super::super::memory::list;
 use super::super::{
-    Answer, Capabilities, Error, EventBlock, Found, Kind, Lease, Listed, Listing, Part, Session, Store,
-    Workers, Writers,
+    Answer, Capabilities, Error, EventBlock, Found, Kind, Lease, Listed, Listing, Owner, Part, Session,
+    Store, Workers, Writers,
 };
 use kv::{Change, Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
@@ -32,6 +32,7 @@ pub struct Scripted {
     steps: mpsc::Sender<Step>,
     epoch: AtomicU64,
     writers: Writers,
+    is_confirmed: bool,
 }
 
 /// Where a test meets the calls, in the order they come.
@@ -62,6 +63,7 @@ impl Scripted {
                 steps: sender,
                 epoch: AtomicU64::new(0),
                 writers: Writers::Owner,
+                is_confirmed: true,
             },
             Stage { steps: receiver },
         )
@@ -72,6 +74,11 @@ impl Scripted {
     /// The same, said to be written by these.
     pub fn written_by(self, writers: Writers) -> Scripted {
         Scripted { writers, ..self }
+    }
+
+    /// The same, which does not say for long whether its lease is still held.
+    pub fn unconfirmed(self) -> Scripted {
+        Scripted { is_confirmed: false, ..self }
     }
 
     /// Holds a row from the start.
@@ -142,12 +149,32 @@ impl Step {
     }
 }
 
+/// It confirms its lease once.
+#[derive(Default)]
+struct Silent {
+    has_confirmed: bool,
+}
+
+impl Owner for Silent {
+    fn confirm(&mut self) -> Answer<'_, ()> {
+        if std::mem::replace(&mut self.has_confirmed, true) {
+            return Box::pin(std::future::pending());
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn release(&mut self) -> Answer<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
 impl Store for Scripted {
     fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
         Box::pin(async move {
             let lost = Box::pin(std::future::pending());
-            Ok(Lease { epoch, now: Timestamp(1), may_expire: false, was_released: true, lost, owner: None })
+            let owner = (!self.is_confirmed).then(|| Box::new(Silent::default()) as Box<dyn Owner>);
+            Ok(Lease { epoch, now: Timestamp(1), may_expire: false, was_released: true, lost, owner })
         })
     }
 

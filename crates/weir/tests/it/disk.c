@@ -97,7 +97,7 @@ static int is_directory(int file) {
 /* Whether this call is to fail. */
 static int fails(void) {
     calls++;
-    if (fail_from < 0 || calls < fail_from || calls >= fail_from + fail_count) {
+    if (fail_from < 0 || calls < fail_from || calls - fail_from >= fail_count) {
         return 0;
     }
     if (fail_errno == 0) {

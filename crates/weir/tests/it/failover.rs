@@ -211,6 +211,8 @@ fn several_hosts_without_a_synchronous_standby_are_refused_unless_that_is_allowe
 #[test]
 fn a_write_whose_wait_for_the_standby_is_cancelled_is_unknown() {
     let postgres = postgres();
+    // Then warnings are not sent, unless a session wants them.
+    postgres.ask("ALTER DATABASE postgres SET client_min_messages = 'error'").unwrap();
     let server = Server::start(&postgres.url(), &[]);
     let mut client = server.client();
     assert_eq!(client.put("/kv/a", b"old").status, 201);

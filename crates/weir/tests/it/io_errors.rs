@@ -113,3 +113,38 @@ fn no_failing_call_makes_it_lose_or_lie() {
     assert!(refused > 0 && refused < ends.len() / 4, "{refused} of {}", ends.len());
     assert!(ends.len() >= if is_long() { 2000 } else { 100 }, "{} points", ends.len());
 }
+
+/// Half of it was written, and the other half were zeros, which are there already: it was refused, and there after a restart.
+#[test]
+fn what_was_refused_is_not_there_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = library(directory.path());
+    let mut failures = 0;
+    for from in 1.. {
+        let store = directory.path().join(from.to_string());
+        let url = format!("file:{}?segment=1MiB", store.display());
+        let environment = [
+            ("LD_PRELOAD", library.clone()),
+            ("WEIR_DISK_DIR", store.display().to_string()),
+            ("WEIR_DISK_FAIL", format!("{from}:{}:{}:1", Errno::IO.raw_os_error(), usize::MAX >> 1)),
+        ];
+        let Ok(server) = Server::start_in(&url, &[], &environment) else { continue };
+        let answer = server.client().put("/kv/zeros", &[0; 64 << 10]);
+        server.kill();
+        let outcome = answer.header("weir-outcome");
+        let expected: &[u16] = match (answer.status, outcome) {
+            (201, None) => &[200],
+            (503, Some("not-applied")) => &[404],
+            (504, Some("unknown")) => &[200, 404],
+            other => panic!("{other:?}: {}", answer.text()),
+        };
+        let server = Server::start_in(&url, &[], &[]).unwrap();
+        let status = server.client().get("/kv/zeros").status;
+        assert!(expected.contains(&status), "call {from}: {status} after {outcome:?}");
+        if answer.status == 201 {
+            break;
+        }
+        failures += 1;
+    }
+    assert!(failures > 1, "a write and a flush fail");
+}

@@ -223,6 +223,29 @@ fn batches_and_lists_that_nobody_reads_stay_within_the_budget() {
     assert_eq!(lines.lines().filter(|line| line.len() > VALUE).count(), KEYS);
 }
 
+/// All of them were in memory together.
+#[test]
+fn rows_that_decide_writes_are_read_some_at_a_time() {
+    const VALUE: usize = 2 << 20;
+    const KEYS: usize = 100;
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file:{}/store?segment=4MiB", directory.path().display());
+    let server = Server::start(&store, &["--cache-entries", "0"]);
+    let mut client = server.client();
+    let value = vec![b'x'; VALUE];
+    (0..KEYS).for_each(|i| assert_eq!(client.put(&format!("/kv/{i}"), &value).status, 201));
+    // The most so far is of now.
+    std::fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").unwrap();
+    let before = memory_kib(server.pid(), "VmHWM") << 10;
+    let line = |i| format!("{{\"op\":\"delete\",\"key\":\"{i}\",\"if_match\":\"*\"}}\n");
+    let lines: String = (0..KEYS).map(line).collect();
+    let answer = client.ask("POST", "/batch", &[], lines.as_bytes()).unwrap().text();
+    assert_eq!(answer.matches("\"status\":204").count(), KEYS, "{answer}");
+    let grown = (memory_kib(server.pid(), "VmHWM") << 10).saturating_sub(before);
+    // 64 lines of a batch are done side by side.
+    assert!(grown < 32 * VALUE as u64, "{grown} bytes");
+}
+
 /// Of a batch its lines are copied, and each copy counts.
 #[test]
 fn a_line_of_a_batch_that_does_not_fit_is_not_applied() {

@@ -456,6 +456,27 @@ fn no_acknowledged_write_is_lost_when_power_is() {
     assert!(states >= if is_long() { 10_000 } else { 400 }, "{states} states");
 }
 
+/// Only the last of them was.
+#[test]
+fn the_name_of_each_directory_that_a_store_makes_is_flushed() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = tempfile::tempdir().unwrap();
+    let (made, record) = (directory.path().join("made"), directory.path().join("record"));
+    let environment = [
+        ("LD_PRELOAD", library(directory.path())),
+        ("WEIR_DISK_DIR", made.display().to_string()),
+        ("WEIR_DISK_RECORD", record.display().to_string()),
+    ];
+    let store = format!("file:{}/with/store", made.display());
+    Server::start_in(&store, &[], &environment).unwrap().kill();
+    let calls = calls(&record);
+    for parent in [directory.path(), &made, &made.join("with")] {
+        let number = fs::metadata(parent).unwrap().ino();
+        let is_flushed = |call: &Call| matches!(call, Call::FlushNames { inode } if *inode == number);
+        assert!(calls.iter().any(is_flushed), "{}", parent.display());
+    }
+}
+
 /// Servers that do it wrong: what the test says of them shows that it can see.
 #[test]
 fn a_power_loss_shows_every_wrong_order() {

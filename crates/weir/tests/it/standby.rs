@@ -1,6 +1,7 @@
 //! Two servers over one store: the second one stands by, takes over, and what the first one has in its cache is never stale.
 
-use crate::support::{Client, Server, is_long, mariadb, postgres, until};
+use crate::support::{Client, PATIENCE, Server, is_long, mariadb, postgres, until};
+use kv::Key;
 use lab_run::harness::DatabaseServer;
 use rustix::process::Signal;
 use std::io::{Read, Write};
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
+use store::{Kind, Part};
 
 fn is_ready(server: &Server) -> bool {
     server.client().get("/readyz").status == 200
@@ -251,4 +253,32 @@ fn check_paused(database: &DatabaseServer, end_sessions: fn(&DatabaseServer)) {
             }
         }
     }
+}
+
+/// What it reads may be a commit that its server has not flushed yet, and whose older row that one answers from its cache.
+#[test]
+fn a_session_with_mariadb_read_on_when_another_server_owned_the_store() {
+    let mariadb = mariadb();
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let first = store.acquire(Part::WHOLE).await.unwrap();
+        let mut late = store.connect(first.epoch).await.unwrap();
+        drop(first);
+        let _second = loop {
+            match store.acquire(Part::WHOLE).await {
+                Ok(lease) => break lease,
+                Err(error) => assert!(error.kind().is_taken(), "{error}"),
+            }
+        };
+        // The second one may serve two seconds from now.
+        let (key, deadline) = ([Key::new(b"a").unwrap()], Instant::now() + PATIENCE);
+        let refused = loop {
+            assert!(Instant::now() < deadline);
+            if let Err(refused) = late.read(&key).await {
+                break refused;
+            }
+        };
+        assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
+        assert!(refused.to_string().contains("taken over by another server"), "{refused}");
+    });
 }

@@ -6,6 +6,7 @@ use lab_data::experiment::Engine;
 use lab_run::harness::{DatabaseOptions, DatabaseServer};
 use mysql_async::prelude::Queryable;
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use store::{self, Found, Kind, Lease, Part, Session, Store, contract};
@@ -399,11 +400,17 @@ fn why_a_store_is_unavailable_is_for_the_log_alone() {
     let url = postgres.url();
     let mut command = weir();
     command.args(["serve", "--listen", "127.0.0.1:0", "--store", &url]);
+    // Other machines reach its pages, unlike its values.
+    command.args(["--ops-listen", "0.0.0.0:0", "--insecure"]);
     let mut server = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("listening ").unwrap().parse().unwrap();
-    let mut client = Client::connect(address).unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut port = |word: &str| -> u16 {
+        let line = lines.next().unwrap();
+        let address: SocketAddr = line.strip_prefix(word).unwrap().parse().unwrap();
+        address.port()
+    };
+    let [mut client, mut pages] = ["listening ", "operations "]
+        .map(|word| Client::connect((Ipv4Addr::LOCALHOST, port(word)).into()).unwrap());
     postgres.stop();
     until("away", || client.get("/readyz").status == 503);
     // It may say first that it was lost, and then that it cannot be reached.
@@ -411,6 +418,9 @@ fn why_a_store_is_unavailable_is_for_the_log_alone() {
         assert_eq!(client.get("/readyz").text(), "the store is unavailable; the server's log says why\n");
     }
     let place = url.split('@').next_back().unwrap().split('/').next().unwrap();
+    let failed = "weir_store_last_error_timestamp_seconds{reason=\\\"the server's log says why\\\"}";
+    until("the failure", || pages.get("/stats").text().contains(failed));
+    assert!(!pages.get("/stats").text().contains(place));
     let mut said = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(said.any(|line| line.contains("cannot acquire the store: ") && line.contains(place)));
     server.kill().unwrap();

@@ -11,12 +11,12 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-fn url_of(database: &DatabaseServer, table: &str) -> String {
+pub(crate) fn url_of(database: &DatabaseServer, table: &str) -> String {
     format!("{}?table={table}&key=name&value=body", database.url())
 }
 
 /// A server over the table `settings` with these columns.
-fn served(database: &DatabaseServer, columns: &str, flags: &[&str]) -> Server {
+pub(crate) fn served(database: &DatabaseServer, columns: &str, flags: &[&str]) -> Server {
     database.ask(&format!("CREATE TABLE settings ({columns})")).unwrap();
     Server::start(&url_of(database, "settings"), flags)
 }
@@ -25,7 +25,7 @@ fn etag(answer: &Answer) -> String {
     answer.header("etag").unwrap_or_else(|| panic!("{answer:?}")).to_owned()
 }
 
-fn put_if(client: &mut Client, path: &str, header: (&str, &str), body: &[u8]) -> u16 {
+pub(crate) fn put_if(client: &mut Client, path: &str, header: (&str, &str), body: &[u8]) -> u16 {
     client.ask("PUT", path, &[header], body).unwrap().status
 }
 
@@ -546,6 +546,7 @@ fn a_table_that_cannot_work_is_refused_with_a_remedy() {
             &["column must", "ALTER TABLE \"t\" ALTER \"must\" SET DEFAULT"],
         ),
         ("name text PRIMARY KEY, body text GENERATED ALWAYS AS (name) STORED", &["body", "is generated"]),
+        ("name int GENERATED ALWAYS AS IDENTITY UNIQUE, body text", &["name", "is generated", "BY DEFAULT"]),
         ("name float PRIMARY KEY, body text", &["name of t is float8; keys are bytea, text"]),
         ("name text PRIMARY KEY, body int", &["body of t is int4; values are bytea"]),
         ("name text PRIMARY KEY, body jsonb", &["jsonb", "make it json, or add --foreign-writers"]),
@@ -559,6 +560,11 @@ fn a_table_that_cannot_work_is_refused_with_a_remedy() {
     check_refused(&format!("{}?table=t&key=name", database.url()), &["table, key and value go together"]);
     database.ask("CREATE VIEW v AS SELECT 'a' AS name, 'b' AS body").unwrap();
     check_refused(&url_of(&database, "v"), &["no plain table"]);
+    database.ask("CREATE UNLOGGED TABLE u (name text PRIMARY KEY, body text)").unwrap();
+    check_refused(&url_of(&database, "u"), &["a crash of the server empties it", "TABLE \"u\" SET LOGGED"]);
+    database.ask("CREATE TABLE p (name text PRIMARY KEY, body text)").unwrap();
+    database.ask("CREATE TABLE c () INHERITS (p)").unwrap();
+    check_refused(&url_of(&database, "p"), &["other tables inherit from p"]);
     // The rights, one after the other; the statements are those that the errors say.
     database
         .ask("DROP TABLE t; CREATE TABLE t (name text PRIMARY KEY, body text); CREATE ROLE plain LOGIN")

@@ -1,5 +1,6 @@
 //! What the workers promise, against a store that does as the test says.
 
+mod bounds;
 mod events;
 
 use super::*;

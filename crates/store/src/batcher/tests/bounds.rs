@@ -1,0 +1,179 @@
+//! How long a request waits, and how much is in one batch, against a store that does as the test says.
+
+use super::*;
+
+/// No machine stands still for so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn over(store: Scripted) -> Batcher {
+    Batcher::start(Box::new(store), Config::default(), Arc::new(())).unwrap()
+}
+
+/// What is not sent after a second is refused.
+fn start_in_haste() -> (Batcher, Stage) {
+    let (store, stage) = Scripted::new();
+    let config = Config { queue_wait_max: Duration::from_secs(1), ..Config::default() };
+    (Batcher::start(Box::new(store), config, Arc::new(())).unwrap(), stage)
+}
+
+fn is_refused(answers: &Answered) -> bool {
+    let (_, answer) = answers.recv_timeout(PATIENCE).expect("an answer");
+    answer.is_err_and(|error| error.kind() == Kind::Overloaded)
+}
+
+type Outcome = mpsc::Receiver<Result<AtomicOutcome, Error>>;
+
+fn put_atomically(batcher: &Batcher, name: &str) -> Outcome {
+    let (sender, outcome) = mpsc::channel();
+    let put = Intent::Put(Row::new(&key(name), "", b"atomic", Version::default()));
+    let operation = AtomicOperation { key: key(name), condition: Precondition::None, intent: Some(put) };
+    batcher.write_atomically(vec![operation], Reply::new(move |result, _| drop(sender.send(result))));
+    outcome
+}
+
+fn clear(batcher: &Batcher) -> mpsc::Receiver<Result<(), Error>> {
+    let (sender, cleared) = mpsc::channel();
+    batcher.clear(Reply::new(move |done, _| drop(sender.send(done))));
+    cleared
+}
+
+/// They were answered as unknown, though they were never sent.
+#[test]
+fn writes_that_wait_for_an_atomic_batch_or_a_clear_are_refused_in_time() {
+    let (batcher, stage) = start_in_haste();
+    let outcome = put_atomically(&batcher, "a");
+    stage.next().act(Act::Answer); // the look at the row
+    let commit = stage.next();
+    assert!(is_refused(&write(&batcher, "b=1")));
+    commit.act(Act::Answer);
+    assert!(outcome.recv().unwrap().is_ok());
+    let cleared = clear(&batcher);
+    let clearing = stage.next();
+    assert!(clearing.clears());
+    assert!(is_refused(&write(&batcher, "b=2")));
+    clearing.act(Act::Answer);
+    cleared.recv().unwrap().unwrap();
+    // Nor does a clear wait for ever, and all writes behind it.
+    let written = write(&batcher, "b=3");
+    let commit = stage.next();
+    assert_eq!(commit.writes(), ["b=3"]);
+    let refused = clear(&batcher).recv_timeout(PATIENCE).expect("an answer");
+    assert_eq!(refused.unwrap_err().kind(), Kind::Overloaded);
+    commit.act(Act::Answer);
+    applied(&written);
+    assert!(stage.is_quiet());
+}
+
+/// The second was in one batch with the first, so nobody refused it, and it was answered as unknown.
+#[test]
+fn an_atomic_batch_that_waits_for_another_is_refused_in_time() {
+    let (batcher, stage) = start_in_haste();
+    // By those before it is estimated how many go together.
+    for _ in 0..25 {
+        let (sender, page) = mpsc::channel();
+        let listing = Listing { from: Vec::new(), until: None, limit: 9, now: Timestamp(0), expired: false };
+        batcher.list(listing, false, Reply::new(move |page, _| drop(sender.send(page))));
+        page.recv().unwrap().unwrap();
+    }
+    let first = put_atomically(&batcher, "a");
+    let look = stage.next();
+    let [second, third] = ["b", "c"].map(|name| put_atomically(&batcher, name));
+    look.act(Act::Answer);
+    stage.next().act(Act::Answer);
+    assert!(first.recv().unwrap().is_ok());
+    let look = stage.next();
+    assert_eq!(look.reads(), ["b"]);
+    let refused = third.recv_timeout(PATIENCE).expect("an answer");
+    assert_eq!(refused.unwrap_err().kind(), Kind::Overloaded);
+    look.act(Act::Answer);
+    stage.next().act(Act::Answer);
+    assert!(second.recv().unwrap().is_ok());
+    assert!(stage.is_quiet());
+}
+
+/// All reads of a batch failed where one row was damaged.
+#[test]
+fn a_read_that_the_store_refuses_fails_alone() {
+    let (batcher, stage) = start();
+    let (sender, receiver) = mpsc::channel();
+    let read = |name: &str| {
+        let (sender, label) = (sender.clone(), name.to_owned());
+        let done = move |row: Result<Option<Row>, Error>, _| {
+            drop(sender.send((label, row.err().map(|error| error.kind()))));
+        };
+        batcher.read(key(name), Reply::new(done));
+    };
+    read("x");
+    let in_flight = stage.next();
+    ["b", "a", "c", "b"].into_iter().for_each(read);
+    in_flight.act(Act::Answer);
+    let refused = Act::Fail(Kind::Rejected);
+    for (names, act) in
+        [(&["a", "b", "c"][..], refused), (&["a"], Act::Answer), (&["b"], refused), (&["c"], Act::Answer)]
+    {
+        let step = stage.next();
+        assert_eq!(step.reads(), names);
+        step.act(act);
+    }
+    let mut answers: Vec<_> = receiver.iter().take(5).collect();
+    answers.sort_by(|a, b| a.0.cmp(&b.0));
+    let rejected = Some(Kind::Rejected);
+    let expected = [("a", None), ("b", rejected), ("b", rejected), ("c", None), ("x", None)];
+    assert_eq!(answers, expected.map(|(name, error)| (name.to_owned(), error)));
+}
+
+/// A thousand touches of large rows were one batch: as much memory, and of more than 4 GiB a record that nobody could read again.
+#[test]
+fn rows_that_get_another_end_are_no_more_than_a_batch() {
+    let (store, stage) = Scripted::new();
+    for name in ["a", "b", "c"] {
+        store.hold(Row::new(&key(name), "", &vec![b'x'; 600 << 10], Version(1)));
+    }
+    let batcher = over(store);
+    let first = write(&batcher, "x=1");
+    let in_flight = stage.next();
+    let (sender, touched) = mpsc::channel();
+    for name in ["c", "b", "a"] {
+        let sender = sender.clone();
+        batcher.write(WriteRequest {
+            key: key(name),
+            intent: Intent::Touch(Some(Timestamp(1 << 60))),
+            condition: Precondition::None,
+            idempotency: None,
+            reply: Reply::new(move |result, _| drop(sender.send(result))),
+        });
+    }
+    let put = write(&batcher, "d=1");
+    in_flight.act(Act::Answer);
+    applied(&first);
+    for (read, written) in [(&["a", "b", "c", "d"][..], ["a=", "b="]), (&["c", "d"], ["c=", "d="])] {
+        let look = stage.next();
+        assert_eq!(look.reads(), read);
+        look.act(Act::Answer);
+        let commit = stage.next();
+        assert!(commit.writes().iter().map(|write| &write[..2]).eq(written));
+        commit.act(Act::Answer);
+    }
+    assert!(touched.iter().take(3).all(|result| matches!(result, Ok(Written::Applied { .. }))));
+    assert_eq!(applied(&put), ("d=1".into(), false, false));
+}
+
+/// A thousand of them were read at once, whatever their size.
+#[test]
+fn expired_rows_are_removed_some_megabytes_at_a_time() {
+    let (store, stage) = Scripted::new();
+    for name in ["a", "b", "c"] {
+        let attributes = kv::Attributes { expires: Some(Timestamp(1)), ..Default::default() };
+        store.hold(Row::with(&key(name), attributes, &vec![b'x'; 3 << 20], Version(1)));
+    }
+    let batcher = over(store);
+    batcher.shared.may_expire.store(true, Relaxed);
+    for name in ["a", "b", "c"] {
+        let look = stage.next();
+        assert_eq!(look.reads(), [name]);
+        look.act(Act::Answer);
+        let removal = stage.next();
+        assert_eq!(removal.writes(), [format!("{name}-")]);
+        removal.act(Act::Answer);
+    }
+}

@@ -1,0 +1,129 @@
+//! Tables that others made: which row a write makes, and which one it replaces.
+
+use super::user_table::{put_if, served, url_of};
+use crate::support::{PATIENCE, mariadb, postgres, until};
+use kv::{Change, Key, Row, Version, Write};
+use std::time::Instant;
+use store::{Kind, Part};
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// PostgreSQL does not say of a row in a partition by which transaction it was replaced.
+#[test]
+fn no_new_row_could_be_made_in_a_partitioned_table() {
+    let database = postgres();
+    let partitioned = "name text PRIMARY KEY, body text) PARTITION BY HASH (name";
+    let server = served(&database, partitioned, &[]);
+    database.ask("CREATE TABLE one PARTITION OF settings FOR VALUES WITH (MODULUS 1, REMAINDER 0)").unwrap();
+    database.ask("INSERT INTO settings VALUES ('null', NULL)").unwrap();
+    let mut client = server.client();
+    // A row without a value is none.
+    for (path, status) in [("/kv/a", 201), ("/kv/a", 204), ("/kv/null", 201), ("/kv/null", 204)] {
+        let answer = client.put(path, b"v");
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+    }
+    assert_eq!(put_if(&mut client, "/kv/b", ("If-None-Match", "*"), b"v"), 201);
+    assert_eq!(put_if(&mut client, "/kv/b", ("If-None-Match", "*"), b"v"), 412);
+    assert_eq!(client.ask("DELETE", "/kv/a", &[], b"").unwrap().status, 204);
+    let rows = database.ask("SELECT name, body FROM one ORDER BY name").unwrap();
+    assert_eq!(rows, [["b", "v"], ["null", "v"]]);
+}
+
+/// A row that is not there cannot be locked.
+#[test]
+fn what_another_program_makes_meanwhile_is_not_replaced() {
+    let database = postgres();
+    let server = served(&database, "name text PRIMARY KEY, body text", &["--foreign-writers"]);
+    block_on(async {
+        let (other, connection) =
+            tokio_postgres::connect(&database.url(), tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        other.batch_execute("BEGIN; INSERT INTO settings VALUES ('a', 'theirs')").await.unwrap();
+        let mut client = server.client();
+        let put =
+            "PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\nContent-Length: 4\r\n\r\nours";
+        client.send(put.as_bytes()).unwrap();
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        while other.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+        other.batch_execute("COMMIT").await.unwrap();
+        assert_eq!(client.answer(false).unwrap().status, 412);
+        assert_eq!(client.get("/kv/a").text(), "theirs");
+    });
+}
+
+/// It failed, and with it all that were read in the same batch.
+#[test]
+fn a_key_with_characters_that_the_database_does_not_have_is_absent() {
+    let database = postgres();
+    let of = "TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'";
+    database.ask(&format!("CREATE DATABASE latin {of}")).unwrap();
+    database.query("latin", "CREATE TABLE settings (name text PRIMARY KEY, body text)").unwrap();
+    let url = url_of(&database, "settings").replace("/postgres?", "/latin?");
+    block_on(async {
+        let store = store::open(&url).unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(lease.epoch).await.unwrap();
+        let keys = ["\u{20ac}", "\u{fc}"].map(|name| Key::new(name.as_bytes()).unwrap());
+        let row = Row::new(&keys[1], "", b"v", Version(1));
+        let put =
+            |key: &Key| Write { key: key.clone(), version: Version(1), change: Change::Put(row.clone()) };
+        session.write(&[put(&keys[1])]).await.unwrap();
+        let mut rows = Vec::new();
+        while rows.len() < keys.len() {
+            rows.extend(session.read(&keys[rows.len()..]).await.unwrap());
+        }
+        assert!(rows[0].is_none() && rows[1].as_ref().is_some_and(|row| row.value() == b"v"));
+        assert_eq!(session.write(&[put(&keys[0])]).await.unwrap_err().kind(), Kind::Unfit);
+    });
+}
+
+#[test]
+fn the_key_0_became_the_next_number() {
+    let database = mariadb();
+    let server = served(&database, "name INT AUTO_INCREMENT PRIMARY KEY, body TEXT", &[]);
+    assert_eq!(server.client().put("/kv/0", b"x").status, 201);
+    assert_eq!(database.ask("SELECT name FROM settings").unwrap(), [["0"]]);
+}
+
+#[test]
+fn what_others_wrote_had_the_lifetime_of_an_earlier_value() {
+    let (postgres, mariadb) = (postgres(), mariadb());
+    for (database, kind) in [(&postgres, "text"), (&mariadb, "VARCHAR(9) COLLATE utf8mb4_bin")] {
+        let columns = format!("name {kind} PRIMARY KEY, body text");
+        let server = served(database, &columns, &["--foreign-writers"]);
+        let mut client = server.client();
+        assert_eq!(client.ask("PUT", "/kv/a", &[("TTL", "1")], b"x").unwrap().status, 201);
+        database.ask("DELETE FROM settings").unwrap();
+        let noted = || database.ask("SELECT count(*) FROM weir_versions").unwrap()[0][0] != "0";
+        until("the lifetime is forgotten", || !noted());
+        // The same value again.
+        database.ask("INSERT INTO settings VALUES ('a', 'x')").unwrap();
+        assert_eq!(client.get("/kv/a").text(), "x", "{kind}");
+    }
+}
+
+#[test]
+fn a_write_to_a_session_that_had_ended_was_unknown() {
+    let database = postgres();
+    database.ask("CREATE TABLE settings (name bytea PRIMARY KEY, body bytea)").unwrap();
+    let url = url_of(&database, "settings");
+    block_on(async {
+        let store = store::open(&url).unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(lease.epoch).await.unwrap();
+        std::thread::scope(|scope| {
+            let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'weir session'";
+            scope.spawn(|| database.ask(end).unwrap());
+        });
+        let (key, version) = (Key::new(b"a").unwrap(), Version(1));
+        let write = [Write { key, version, change: Change::Delete }];
+        let deadline = Instant::now() + PATIENCE;
+        // One may have been on its way.
+        while !session.write(&write).await.is_err_and(|error| error.kind() == Kind::Unavailable) {
+            assert!(Instant::now() < deadline, "it is still unknown");
+            tokio::task::yield_now().await;
+        }
+    });
+}
