@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What TLS and tokens cost a cached GET, and what handshakes cost, beside nginx in one interleaved run. Prints the tables in
+# What TLS and tokens cost a cached GET, what a batch saves, and what handshakes cost, beside nginx in one interleaved run. Prints the tables in
 # docs/performance.md: scripts/tls-cost.sh [REPETITIONS] [OTHER_WEIR], half a minute each. OTHER_WEIR is an earlier binary, to
 # compare a plain GET with.
 #
@@ -41,6 +41,15 @@ start plain "$weir" http
 start token "$weir" http --tokens "$work/tokens.toml"
 start tls "$weir" https "${tls[@]}"
 [ -z "$other" ] || start before "$other" http
+
+seq -f '{"op":"put","key":"k%g","value":"'"$(printf 'x%.0s' {1..100})"'"}' 1000 |
+    curl -sf --data-binary @- -H 'Content-Type: application/x-ndjson' "${urls[plain]}/batch" | grep -q '"done":1000,"failed":0'
+cat >"$work/batch.lua" <<'END'
+local lines = {}
+for number = 1, 1000 do lines[number] = '{"op":"get","key":"k' .. number .. '"}\n' end
+wrk.method, wrk.path, wrk.body = "POST", "/batch", table.concat(lines)
+wrk.headers["Content-Type"] = "application/x-ndjson"
+END
 
 mkdir "$work/nginx"
 value=$(printf 'x%.0s' {1..100})
@@ -85,6 +94,7 @@ for _ in $(seq "$repetitions"); do
         measure get $name 's/^ *([0-9]+) requests in .*/\1/p' wrk -t1 -c64 "-d${seconds}s" \
             -H "Authorization: Bearer $token" "${urls[$name]}/kv/a"
     done
+    measure batch plain 's/^ *([0-9]+) requests in .*/\1/p' wrk -t1 -c64 "-d${seconds}s" -s "$work/batch.lua" "${urls[plain]}"
     for name in tls nginx_tls; do
         for kind in new reuse; do
             measure $kind $name 's/^([0-9]+) connections in [0-9.]+ real seconds.*/\1/p' \
@@ -108,6 +118,8 @@ echo "|---|--:|--:|"
 echo "| weir, plain | $(us get-plain) µs | 1 |"
 [ -z "$other" ] || echo "| weir before, plain | $(us get-before) µs | $(ratio get-before get-plain) |"
 echo "| weir, plain, with a token | $(us get-token) µs | $(ratio get-token get-plain) |"
+awk -v us="$(us batch-plain)" -v batches="$(ratio batch-plain get-plain)" \
+    'BEGIN { printf "| weir, plain, one of 1,000 in a batch | %.2f µs | %.2f |\n", us / 1000, batches / 1000 }'
 echo "| weir, TLS 1.3 | $(us get-tls) µs | $(ratio get-tls get-plain) |"
 echo "| nginx, plain | $(us get-nginx_plain) µs | 1 |"
 echo "| nginx, TLS 1.3 | $(us get-nginx_tls) µs | $(ratio get-nginx_tls get-nginx_plain) |"

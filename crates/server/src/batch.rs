@@ -4,18 +4,20 @@ use crate::budget::{Budget, Full, Reservation};
 use crate::data::DataWriter;
 use crate::error::Failure;
 use crate::head::{content_encoding, content_type, ttl};
+use crate::json::{self, Etag, Members};
 use crate::routes::{if_match, unless};
 use crate::tiered::{Tiered, WriteError, WriteTerms};
 use crate::timeouts::End;
 use crate::tokens::Verb;
 use crate::wire::Stream;
-use crate::{Shared, Worker, idempotency, json};
+use crate::{Shared, Worker, idempotency};
 use futures_util::future::join_all;
 use kv::{Attributes, Key, Precondition, Row, Timestamp, Version};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{AtomicAnswer, AtomicOperation, AtomicOutcome, Idempotency, Intent, Written};
@@ -39,10 +41,11 @@ const TAGS_BYTES_MAX: usize = 16 << 10;
 #[serde(deny_unknown_fields)]
 struct Line<'l> {
     op: &'l str,
-    key: Option<String>,
-    key_b64: Option<String>,
-    value: Option<String>,
-    value_b64: Option<String>,
+    #[serde(borrow)]
+    key: Option<Text<'l>>,
+    key_b64: Option<Text<'l>>,
+    value: Option<Text<'l>>,
+    value_b64: Option<Text<'l>>,
     #[serde(rename = "type")]
     content_type: Option<String>,
     encoding: Option<String>,
@@ -50,6 +53,18 @@ struct Line<'l> {
     expires: Option<String>,
     if_match: Option<String>,
     if_none_match: Option<String>,
+}
+
+/// Copied only if it has escapes.
+#[derive(Deserialize)]
+struct Text<'l>(#[serde(borrow)] Cow<'l, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
 }
 
 /// What a line asks for.
@@ -98,10 +113,19 @@ impl What {
 /// What came of a line.
 type Answered = Result<LineAnswer, Failure>;
 
-struct LineAnswer {
-    object: Map<String, Value>,
-    /// Whose value belongs to it.
-    row: Option<Row>,
+enum LineAnswer {
+    Row(Row),
+    /// What was written, or is as it was.
+    Other {
+        status: u16,
+        version: Option<Version>,
+    },
+}
+
+impl LineAnswer {
+    fn row(&self) -> Option<&Row> {
+        if let LineAnswer::Row(row) = self { Some(row) } else { None }
+    }
 }
 
 /// An operation, or why its line is refused.
@@ -174,12 +198,17 @@ pub(super) async fn perform<S: Stream>(
     }
     let value_bytes_max = worker.shared.options.value_bytes;
     let repeated = idempotency_key.map(|given| (given, idempotency::digest(&[body])));
-    let operations = lines.enumerate().map(|(number, line)| -> Checked {
+    // How often each key was written so far: by that a write is known also in another place of another body.
+    let mut writes: HashMap<[u8; 16], usize> = HashMap::new();
+    let operations = lines.map(|line| -> Checked {
         let mut operation = operation(line, value_bytes_max)?;
-        operation.idempotency = repeated.map(|(given, digest)| Idempotency {
-            id: idempotency::id_of_line(given, operation.key.as_bytes(), number),
-            digest,
-        });
+        if let Some((given, digest)) = repeated.filter(|_| !operation.what.is_get()) {
+            let key = operation.key.as_bytes();
+            let count = writes.entry(idempotency::digest(&[key])).or_default();
+            *count += 1;
+            operation.idempotency =
+                Some(Idempotency { id: idempotency::id_of_line(given, key, *count), digest });
+        }
         Ok(operation)
     });
     let mut permitted = |operation: Operation| -> Checked {
@@ -204,7 +233,7 @@ pub(super) async fn perform<S: Stream>(
             Ok(applied) => applied,
             Err(failure) => return Ok(Err(failure)),
         };
-        let bytes = |answer: &Answered| answer.as_ref().ok()?.row.as_ref().map(Row::bytes);
+        let bytes = |answer: &Answered| answer.as_ref().ok()?.row().map(Row::bytes);
         let read: usize = applied.iter().filter_map(bytes).sum();
         let fits = held.reservation.borrow_mut().raise(2 * body.len() + read);
         for answer in applied {
@@ -314,8 +343,14 @@ impl<S: Stream> Answers<'_, '_, S> {
     async fn push(&mut self, answer: Answered) -> Result<(), End> {
         self.done += 1;
         match answer {
-            Ok(LineAnswer { object, row }) => {
-                self.out.push_object(object, row.as_ref().map(Row::value)).await?;
+            Ok(answer) => {
+                let members = match &answer {
+                    LineAnswer::Row(row) => Members { status: Some(200), ..Members::of(row) },
+                    LineAnswer::Other { status, version } => {
+                        Members { status: Some(*status), etag: version.map(Etag), ..Members::default() }
+                    }
+                };
+                self.out.push_object(&members, answer.row().map(Row::value)).await?;
                 self.out.push(b"\n").await
             }
             Err(failure) => {
@@ -422,7 +457,7 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
                     }
                     (Some(_), Some(_)) => return Err(bad("a put has ttl or expires, not both".to_owned())),
                 },
-                value,
+                value: value.into_owned(),
                 condition: precondition(true)?,
             }
         }
@@ -504,23 +539,16 @@ fn shown(row: Row, only_if: &Precondition, unless: Option<&Precondition>) -> Ans
     if unless.is_some_and(|condition| condition.holds(version)) {
         return Ok(written(304, version));
     }
-    let mut object = Map::from_iter([("status".to_owned(), 200.into())]);
-    json::insert_attributes(&mut object, row.attributes(), row.version());
-    Ok(LineAnswer { object, row: Some(row) })
+    Ok(LineAnswer::Row(row))
 }
 
 fn written(status: u16, version: Option<Version>) -> LineAnswer {
-    let mut object = Map::from_iter([("status".to_owned(), status.into())]);
-    if let Some(version) = version {
-        object.insert("etag".to_owned(), json::etag(version));
-    }
-    LineAnswer { object, row: None }
+    LineAnswer::Other { status, version }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::borrow::Cow;
 
     #[test]
     fn a_line_that_is_refused_is_quoted_in_part() {

@@ -41,8 +41,6 @@ pub(super) struct Connection<S> {
     scratch: Vec<u8>,
     /// Of the next request, or of the one that is being handled, once its faults are injected.
     faults: Option<Box<FaultGuard>>,
-    /// Of the request whose head was parsed last, until the next one begins.
-    method: Option<Method>,
 }
 
 /// What remains to be done after the head was parsed.
@@ -64,13 +62,12 @@ impl<S: Stream> Connection<S> {
     pub(super) fn new(stream: S, worker: Rc<Worker>, state: Arc<PlainState>) -> Connection<S> {
         let idle = worker.shared.options.idle_timeout;
         let wire = Wire::new(stream, worker, idle);
-        Connection { wire, state, access: Access::default(), scratch: Vec::new(), faults: None, method: None }
+        Connection { wire, state, access: Access::default(), scratch: Vec::new(), faults: None }
     }
 
     pub(super) async fn run(mut self) {
         let Some(failure) = self.serve().await.err().and_then(End::failure) else { return };
-        let unparsed = Request::unparsed(&self.wire.input, self.wire.arrived);
-        let request = Request { method: self.method.or(unparsed.method), ..unparsed };
+        let request = Request::unparsed(&self.wire.input, self.wire.arrived);
         self.answer_failure(&request, &failure);
         if self.wire.flush().await.is_ok() {
             self.wire.linger().await;
@@ -130,17 +127,13 @@ impl<S: Stream> Connection<S> {
         let Shared { options, .. } = &*self.wire.worker.shared;
         let head = match request::parse(&self.wire.input, &Limits::USUAL, &mut slots) {
             Ok(Some(head)) => head,
-            Ok(None) => {
-                self.method = None;
-                return Task::Incomplete;
-            }
+            Ok(None) => return Task::Incomplete,
             Err(reject) => {
                 let request = Request::unparsed(&self.wire.input, self.wire.arrived);
                 return Task::Refused(request, reject.into());
             }
         };
         let mut request = Request::of(&head, self.wire.arrived);
-        self.method = request.method;
         request.keep_alive &= !self.wire.worker.is_draining();
         let head_bytes = head.bytes;
         let before = self.wire.bytes();

@@ -6,7 +6,7 @@ use super::wire::{LONGEST, Stream, Wire};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http1::request::Method;
-use serde_json::{Map, Value};
+use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// What is longer is sent in chunks of this size. A chunk is small enough not to be counted in the memory budget.
@@ -54,17 +54,17 @@ impl<'c, S: Stream> DataWriter<'c, S> {
         Ok(())
     }
 
-    /// Appends an object of JSON that is not empty. Behind its other members comes a `value`, as in [`insert_bytes`]: it
+    /// Appends an object of JSON that is not empty. Behind its other members comes a `value`, as in [`push_bytes`]: it
     /// may be large, and is made JSON in pieces.
     ///
-    /// [`insert_bytes`]: super::json::insert_bytes
+    /// [`push_bytes`]: super::json::push_bytes
     pub(super) async fn push_object(
         &mut self,
-        object: Map<String, Value>,
+        object: &impl Serialize,
         value: Option<&[u8]>,
     ) -> Result<(), End> {
         // Strings and numbers cannot fail to serialize.
-        let _ = serde_json::to_writer(&mut self.unsent, &Value::Object(object));
+        let _ = serde_json::to_writer(&mut self.unsent, object);
         let Some(value) = value else { return self.push(b"").await };
         debug_assert!(self.unsent.ends_with(b"}"));
         self.unsent.pop();

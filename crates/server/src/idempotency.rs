@@ -44,9 +44,9 @@ pub(super) fn of(given: &[u8], key: &[u8], payload: &Payload<'_>) -> Idempotency
     Idempotency { id: digest(&[key, given]), digest: digest(&[&parts[..], &[*value]].concat()) }
 }
 
-/// What tells a line of a batch with the `Idempotency-Key` `given`: a key may be in several of them.
-pub(super) fn id_of_line(given: &[u8], key: &[u8], number: usize) -> [u8; 16] {
-    digest(&[key, given, &number.to_le_bytes()])
+/// What tells a write in a batch with the `Idempotency-Key` `given`: it is the `count`th of this key.
+pub(super) fn id_of_line(given: &[u8], key: &[u8], count: usize) -> [u8; 16] {
+    digest(&[key, given, &count.to_le_bytes()])
 }
 
 /// The first bytes of the SHA-256 of `parts` with their lengths.

@@ -3,19 +3,64 @@
 use crate::reply::JSON;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use kv::{Attributes, CONTENT_TYPE_DEFAULT, Key, Version};
-use serde_json::{Map, Value};
+use kv::{Attributes, CONTENT_TYPE_DEFAULT, Key, Row, Version};
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 use std::time::SystemTime;
 
-/// Adds `bytes` as text under `name`, or in base64 under `name_b64` if they are no UTF-8.
-pub(super) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => object.insert(name.to_owned(), text.into()),
-        Err(_) => object.insert(format!("{name}_b64"), STANDARD.encode(bytes).into()),
-    };
+/// What is said of a key: the members of an object of JSON. Those that are not there are left out.
+#[derive(Default, Serialize)]
+pub(super) struct Members<'m> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) encoding: Option<&'m str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) etag: Option<Etag>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expires: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) key: Option<&'m str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) key_b64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status: Option<u16>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub(super) content_type: Option<&'m str>,
 }
 
-/// Writes what [`insert_bytes`] adds, as part of an object.
+impl<'m> Members<'m> {
+    /// Of a row, without its key and value.
+    pub(super) fn of(row: &'m Row) -> Members<'m> {
+        let Attributes { content_type, content_encoding, expires } = row.attributes();
+        Members {
+            encoding: Some(content_encoding).filter(|coding| !coding.is_empty()),
+            etag: Some(Etag(row.version())),
+            expires: expires.map(|at| humantime::format_rfc3339_millis(SystemTime::from(at)).to_string()),
+            content_type: Some(if content_type.is_empty() { CONTENT_TYPE_DEFAULT } else { content_type }),
+            ..Members::default()
+        }
+    }
+
+    /// With a key: as text, or in base64 if it is no UTF-8.
+    pub(super) fn with_key(self, key: &'m [u8]) -> Members<'m> {
+        match std::str::from_utf8(key) {
+            Ok(text) => Members { key: Some(text), ..self },
+            Err(_) => Members { key_b64: Some(STANDARD.encode(key)), ..self },
+        }
+    }
+}
+
+/// A version, in its quotation marks.
+pub(super) struct Etag(pub(super) Version);
+
+impl Serialize for Etag {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("\"{}\"", self.0))
+    }
+}
+
+/// Writes `bytes` as text under `name`, or in base64 under `name_b64` if they are no UTF-8.
 pub(super) fn push_bytes(text: &mut Vec<u8>, name: &str, bytes: &[u8]) {
     let written = match std::str::from_utf8(bytes) {
         Ok(utf8) => {
@@ -31,34 +76,17 @@ pub(super) fn push_bytes(text: &mut Vec<u8>, name: &str, bytes: &[u8]) {
     let _ = written;
 }
 
-/// Adds ETag, content type, content coding and end.
-pub(super) fn insert_attributes(
-    object: &mut Map<String, Value>,
-    attributes: Attributes<'_>,
-    version: Version,
-) {
-    let content_type = Some(attributes.content_type).filter(|stored| !stored.is_empty());
-    object.insert("etag".to_owned(), etag(version));
-    object.insert("type".to_owned(), content_type.unwrap_or(CONTENT_TYPE_DEFAULT).into());
-    if !attributes.content_encoding.is_empty() {
-        object.insert("encoding".to_owned(), attributes.content_encoding.into());
-    }
-    if let Some(at) = attributes.expires {
-        let at = humantime::format_rfc3339_millis(SystemTime::from(at)).to_string();
-        object.insert("expires".to_owned(), at.into());
-    }
-}
-
-pub(super) fn etag(version: Version) -> Value {
-    format!("\"{version}\"").into()
-}
-
 /// The bytes that are given as text or in base64, but not both.
-pub(super) fn bytes_of(text: Option<&str>, encoded: Option<&str>) -> Result<Option<Vec<u8>>, &'static str> {
+pub(super) fn bytes_of<'t>(
+    text: Option<&'t str>,
+    encoded: Option<&str>,
+) -> Result<Option<Cow<'t, [u8]>>, &'static str> {
     match (text, encoded) {
         (None, None) => Ok(None),
-        (Some(text), None) => Ok(Some(text.as_bytes().to_vec())),
-        (None, Some(encoded)) => STANDARD.decode(encoded).map(Some).map_err(|_| "is no base64"),
+        (Some(text), None) => Ok(Some(text.as_bytes().into())),
+        (None, Some(encoded)) => {
+            STANDARD.decode(encoded).map(|bytes| Some(bytes.into())).map_err(|_| "is no base64")
+        }
         (Some(_), Some(_)) => Err("is given twice, as text and in base64"),
     }
 }

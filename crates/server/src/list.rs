@@ -3,7 +3,7 @@
 use crate::budget::{Budget, Full, Reservation};
 use crate::data::DataWriter;
 use crate::error::Failure;
-use crate::json;
+use crate::json::{self, Members};
 use crate::query::Params;
 use crate::reply::{JSON, NDJSON};
 use crate::tiered::{Error, Kind, Tiers};
@@ -11,7 +11,7 @@ use crate::timeouts::End;
 use crate::wire::Stream;
 use kv::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use store::{Listed, Listing, Page};
 
 /// Most keys and prefixes of a page, and as many as it has if nothing is said.
@@ -109,11 +109,8 @@ impl ListQuery {
         }
         let mut left = rows.len();
         for Listed { row, value_bytes } in rows {
-            let mut object = Map::new();
-            json::insert_bytes(&mut object, "key", row.key());
-            object.insert("size".to_owned(), value_bytes.into());
-            json::insert_attributes(&mut object, row.attributes(), row.version());
-            out.push_object(object, self.with_values.then(|| row.value())).await?;
+            let of_row = Members { size: Some(value_bytes), ..Members::of(&row).with_key(row.key()) };
+            out.push_object(&of_row, self.with_values.then(|| row.value())).await?;
             left -= 1;
             out.push(if left > 0 { between } else { last }).await?;
         }
@@ -125,11 +122,12 @@ impl ListQuery {
         }
         let mut left = prefixes.len();
         for prefix in prefixes {
-            let mut object = Map::new();
-            json::insert_bytes(&mut object, "prefix", &prefix);
-            out.push_object(object, None).await?;
+            let mut object = b"{".to_vec();
+            json::push_bytes(&mut object, "prefix", &prefix);
+            object.push(b'}');
             left -= 1;
-            out.push(if left > 0 { between } else { last }).await?;
+            object.extend_from_slice(if left > 0 { between } else { last });
+            out.push(&object).await?;
         }
         let end = match () {
             () if self.in_lines => format!("{{\"next\":{next}}}\n"),

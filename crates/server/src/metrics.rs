@@ -172,9 +172,8 @@ fn collect(worker: &Worker) -> Samples {
     }
     // They name hosts and users: not for anybody who can reach the server.
     let Options { listen, tokens, ops_listen, .. } = &worker.shared.options;
-    let shows_reasons = listen.iter().all(Listen::is_local)
-        || tokens.is_some()
-        || !ops_listen.is_empty() && ops_listen.iter().all(Listen::is_local);
+    let pages = if ops_listen.is_empty() { listen } else { ops_listen };
+    let shows_reasons = tokens.is_some() || pages.iter().all(Listen::is_local);
     for (index, tiered) in tiers.shards.iter().enumerate() {
         if tiers.shards.len() > 1 {
             page.shard = format!("shard=\"{index}\"");

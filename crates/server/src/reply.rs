@@ -206,7 +206,8 @@ pub(super) fn write_row_head(
         if let Some(at) = expires {
             writer = writer.field("Expires", httpdate::fmt_http_date(at.into()).as_bytes());
         }
-        if !content_encoding.is_empty() {
+        // Of a body that is not there some clients would undo it (RFC 9110, 15.4.5).
+        if !content_encoding.is_empty() && status != 304 {
             writer = writer.field("Content-Encoding", content_encoding.as_bytes());
         }
     }

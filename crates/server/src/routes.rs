@@ -243,7 +243,7 @@ fn condition(fields: &DataFields<'_>, may_create: bool) -> Result<Precondition, 
         (lists, []) => if_match(lists),
         ([], [only]) if only.trim_ascii() == b"*" && may_create => Ok(Precondition::Absent),
         ([], _) if may_create => Err("If-None-Match of a PUT can only be *"),
-        ([], _) => Err("a DELETE has no If-None-Match; use If-Match"),
+        ([], _) => Err("only a PUT has If-None-Match; use If-Match"),
         _ => Err("If-Match and If-None-Match together are not understood; send one of them"),
     }
 }

@@ -22,7 +22,8 @@ impl WatchQuery {
             let what = format!("/watch takes prefix and since, not {}", name.escape_ascii());
             return Err(Failure::new(400, "bad_query", what));
         }
-        let since = last_event_id.or(params.get("since")).filter(|cursor| !cursor.is_empty());
+        let cursors = [last_event_id, params.get("since")];
+        let since = cursors.into_iter().flatten().find(|cursor| !cursor.is_empty());
         Ok(WatchQuery {
             prefix: params.get("prefix").unwrap_or_default().to_vec(),
             since: since.map(|cursor| positions(cursor).ok_or_else(bad_cursor)).transpose()?,
@@ -59,6 +60,8 @@ mod tests {
         assert_eq!(query.since, Some(vec![Position::behind(1), Position { block: 255, records: 2 }]));
         let header = WatchQuery::of(b"since=1", Some(b"2")).unwrap();
         assert_eq!(header.since, Some(vec![Position::behind(2)]));
+        let empty = WatchQuery::of(b"since=1", Some(b"")).unwrap();
+        assert_eq!(empty.since, Some(vec![Position::behind(1)]));
         assert_eq!(WatchQuery::of(b"since=", None).unwrap().since, None);
         for (wrong, code) in [("since=x", "bad_cursor"), ("since=1.", "bad_cursor"), ("after=1", "bad_query")]
         {

@@ -186,7 +186,10 @@ impl<S: Stream> Wire<S> {
                     let window_bytes = window_bytes(announced.max(body.len()));
                     (since, enough) = (Instant::now(), body.len() + window_bytes);
                 }
-                self.fill(since + head_timeout, false).await?;
+                if let Err(end) = self.fill(since + head_timeout, false).await {
+                    // What there is to be said is the answer to this request.
+                    return end.failure().map(Err).ok_or(end);
+                }
             }
         }
         Ok(Ok(body))

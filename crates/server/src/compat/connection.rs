@@ -146,7 +146,7 @@ impl<S: Stream> Connection<S> {
             Ok(body) => body,
             Err(failure) => {
                 // The rest of the body would be taken for a request.
-                let status = if matches!(failure.status, 413 | 503) { failure.status } else { 400 };
+                let status = if matches!(failure.status, 408 | 413 | 503) { failure.status } else { 400 };
                 return Ok(self.answer(&Request { keep_alive: false, ..request }, &Reply::empty(status)));
             }
         };

@@ -183,7 +183,8 @@ impl Tiered {
                 return Err(Error::new(Kind::Unavailable, what));
             }
             self.tier.cache.missed(place);
-            match flights.join(key) {
+            // Another server may own the store by now, and have acknowledged a write after an earlier read saw the row.
+            match flights.join(key).filter(|_| self.batcher.hits_are_valid()) {
                 Some(receiver) => (receiver, None),
                 None => {
                     let (flight, receiver) = flights.start(key);

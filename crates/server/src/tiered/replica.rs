@@ -1,6 +1,6 @@
 //! The replica: read while a store is unavailable; its rows are never cached.
 //!
-//! It has workers and a owner thread of its own, so reads of it are gathered too and a lost one comes back by itself. It lags:
+//! It has workers and an owner thread of its own, so reads of it are gathered too and a lost one comes back by itself. It lags:
 //! what it says may be older than what was acknowledged, so nothing of it enters a cache or a flight.
 
 use super::{Error, Kind, Read, Served, Status};

@@ -71,6 +71,26 @@ fn every_request_is_a_line_that_says_what_became_of_it() {
     assert!(!text.contains("hush") && !text.contains("a value") && !text.contains("a+value"), "{text}");
 }
 
+/// Its line named neither the key nor the request.
+#[test]
+fn a_request_whose_body_breaks_off_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("access.log");
+    let mut server = server(&path, &[]);
+    let mut client = server.client();
+    client
+        .send(b"PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: mine\r\nContent-Length: 5\r\n\r\nval")
+        .unwrap();
+    client.finish_sending();
+    let answer = client.answer(false).unwrap();
+    assert_eq!((answer.status, answer.header("x-request-id")), (400, Some("mine")));
+    server.terminate();
+    server.wait();
+    let line = &lines(&path)[0];
+    assert_eq!((&line["request_id"], &line["path"]), (&"mine".into(), &"/kv/a".into()));
+    assert_eq!((&line["code"], &line["outcome"]), (&"incomplete".into(), &"not-applied".into()));
+}
+
 #[test]
 fn a_log_that_was_moved_away_goes_on_under_its_name() {
     let directory = tempfile::tempdir().unwrap();

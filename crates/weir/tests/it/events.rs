@@ -282,6 +282,9 @@ fn a_request_that_is_sent_again_takes_effect_once() {
             assert_eq!(batch(client, lines), first, "{store}");
             let other = batch(client, &lines.replace("value\":\"1", "value\":\"2"));
             assert_eq!(other.matches("idempotency_key_reused").count(), 3, "{store}: {other}");
+            // In other places, too.
+            let other = batch(client, &format!("{{\"op\":\"get\",\"key\":\"c\"}}\n{lines}"));
+            assert_eq!(other.matches("idempotency_key_reused").count(), 3, "{store}: {other}");
             assert_eq!(client.get("/kv/c").text(), "new", "{store}");
         };
         batch_again(&mut client);

@@ -1,5 +1,7 @@
 """What a client that was generated from /openapi.json does. Argument: the URL of the server."""
 
+import json
+import re
 import sys
 from http import HTTPStatus
 from io import BytesIO
@@ -55,3 +57,11 @@ assert delete_value.sync_detailed("a/b c?", client=client).status_code == HTTPSt
 absent = get("a/b c?")
 assert (absent.status_code, absent.parsed.code) == (HTTPStatus.NOT_FOUND, "absent")
 assert ready.sync_detailed(client=client).status_code == HTTPStatus.OK
+
+# What the server takes, the document allows.
+with open("openapi.json") as file:
+    parameters = json.load(file)["components"]["parameters"]
+for name, value in [("Key", "k" * 1024), ("Prefer", "wait=30"), ("ContentEncoding", "br, gzip")]:
+    schema = parameters[name]["schema"]
+    fits = re.search(schema.get("pattern", ""), value) and len(value) <= schema.get("maxLength", len(value))
+    assert fits, (name, schema)

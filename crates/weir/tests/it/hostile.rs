@@ -54,6 +54,9 @@ fn an_encoded_value_comes_back_with_its_coding() {
         client.ask("PUT", "/kv/a", &[("Content-Encoding", coding)], b"value").unwrap();
         let answer = client.get("/kv/a");
         assert_eq!((answer.status, answer.header("content-encoding")), (200, stored), "{coding}");
+        let known = [("If-None-Match", answer.header("etag").unwrap())];
+        let answer = client.ask("GET", "/kv/a", &known, b"").unwrap();
+        assert_eq!((answer.status, answer.header("content-encoding")), (304, None), "{coding}");
     }
 }
 

@@ -17,6 +17,11 @@ def lines(ctx, value):
 @schemathesis.deserializer('application/x-ndjson')
 def read(ctx, response):
     return response.text
+
+# Nobody waits for minutes here.
+@schemathesis.hook
+def before_load_schema(context, raw_schema):
+    raw_schema['components']['parameters']['Prefer']['schema']['pattern'] = '^wait=[01]$'
 ";
 
 /// What is checked. Not that whatever fits the schemas is accepted, as preconditions may contradict each other; nor that all else

@@ -202,6 +202,19 @@ def refusals():
     request = urllib.request.Request(upload, data=b"by a URL", method="PUT", headers={"Content-Type": ""})
     urllib.request.urlopen(request).close()
     assert get("signed")["Body"].read() == b"by a URL"
+
+    # The SDKs for JavaScript and Go sign fields as parameters.
+    def signed_url(method, query):
+        request = AWSRequest(method, f"{url}/{BUCKET}/signed?{query}")
+        keys = Credentials("app", "app-secret-app-secret")
+        botocore.auth.S3SigV4QueryAuth(keys, "s3", "us-east-1", 60).add_auth(request)
+        return request.url
+
+    of_nothing = "x-amz-checksum-crc32=AAAAAA%3D%3D&x-amz-sdk-checksum-algorithm=CRC32&x-id=PutObject"
+    request = urllib.request.Request(signed_url("PUT", of_nothing), b"by theirs", {"Content-Type": ""}, method="PUT")
+    urllib.request.urlopen(request).close()
+    with urllib.request.urlopen(signed_url("GET", "x-amz-checksum-mode=ENABLED&x-id=GetObject")) as answer:
+        assert answer.read() == b"by theirs"
     upload = reader.generate_presigned_url("put_object", {"Bucket": BUCKET, "Key": "r"}, ExpiresIn=60)
     request = urllib.request.Request(upload, data=b"x", method="PUT", headers={"Content-Type": ""})
     try:

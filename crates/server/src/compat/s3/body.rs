@@ -2,6 +2,7 @@
 
 use super::signature::{ChunkSigner, Payload, sha256};
 use crate::error::Failure;
+use crate::query::Params;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, CRC_64_NVME, Crc, Table};
@@ -68,6 +69,19 @@ impl Checksums {
             }
         }
         Ok(sums)
+    }
+
+    /// Adds those in the query of a signed URL, but for one of nothing: the SDK for JavaScript signs that before there is a value.
+    pub(super) fn with_parameters(mut self, params: &Params) -> Checksums {
+        for (name, value) in params.iter() {
+            let (name, value) =
+                (String::from_utf8_lossy(name).to_ascii_lowercase(), String::from_utf8_lossy(value));
+            let is_of_nothing = |known: usize| STANDARD.encode((ALGORITHMS[known].1)(b"")) == *value;
+            if algorithm(&name).is_some_and(|known| !is_of_nothing(known)) {
+                self.add(&name, &value);
+            }
+        }
+        self
     }
 
     fn add(&mut self, name: &str, value: &str) {
@@ -274,6 +288,21 @@ mod tests {
             "ffffffffffffffff\r\nx",
         ] {
             check(&[five], wrong, "IncompleteBody");
+        }
+    }
+
+    #[test]
+    fn a_checksum_in_a_url_is_compared_unless_it_is_of_nothing() {
+        for (query, code) in [
+            ("x-amz-checksum-crc32=NhCmhg%3D%3D", None),
+            ("X-Amz-Checksum-Crc32=NhCmhA%3D%3D", Some("BadDigest")),
+            ("x-amz-checksum-crc32=AAAAAA%3D%3D&x-amz-sdk-checksum-algorithm=CRC32", None),
+        ] {
+            let mut params = Params::default();
+            params.add(query.as_bytes());
+            let sums = Checksums::default().with_parameters(&params);
+            let opened = sums.open(b"hello".to_vec(), Payload::Unsigned, 100);
+            assert_eq!(opened.err().map(|failure| failure.code), code, "{query}");
         }
     }
 

@@ -21,8 +21,8 @@ const KEYS_MAX: usize = 1000;
 /// What is behind the version in an ETag. Clients take an ETag with a hyphen for no MD5, and do not compare it with one.
 pub(super) const ETAG_END: &str = "-1";
 
-/// Parameters that every request may have.
-const PARAMETERS_OF_ALL: [&str; 8] = [
+/// Parameters that every request may have. The last ones are fields that SDKs move into the URLs that they sign.
+const PARAMETERS_OF_ALL: [&str; 16] = [
     "x-id",
     "X-Amz-Algorithm",
     "X-Amz-Credential",
@@ -31,6 +31,14 @@ const PARAMETERS_OF_ALL: [&str; 8] = [
     "X-Amz-SignedHeaders",
     "X-Amz-Signature",
     "X-Amz-Content-Sha256",
+    "x-amz-user-agent",
+    "x-amz-sdk-checksum-algorithm",
+    "x-amz-checksum-mode",
+    "x-amz-checksum-crc32",
+    "x-amz-checksum-crc32c",
+    "x-amz-checksum-crc64nvme",
+    "x-amz-checksum-sha1",
+    "x-amz-checksum-sha256",
 ];
 const PARAMETERS_OF_LISTS: [&str; 9] = [
     "list-type",
@@ -124,7 +132,8 @@ pub(super) fn asked(head: &Head<'_, '_>, table: &Table, now: SystemTime) -> Resu
     let operation = operation(head, &path, &params, &table.bucket)?;
     check_fields(head)?;
     operation.check(&credential)?;
-    Ok(Asked { credential, operation, payload, checksums: Checksums::of(head.fields())? })
+    let checksums = Checksums::of(head.fields())?.with_parameters(&params);
+    Ok(Asked { credential, operation, payload, checksums })
 }
 
 /// What is asked for, whoever asks.
@@ -433,6 +442,8 @@ mod tests {
         check("PUT /other", "", "501 NotImplemented");
         check("GET /other/a", "", "404 NoSuchBucket");
         check("GET /weir/a%2Fb//c?x-id=GetObject", "", "get Key(a/b//c) None None");
+        // As a URL has it that was signed by the SDK for Go.
+        check("GET /weir/a?X-Amz-Checksum-Mode=ENABLED&x-id=GetObject", "", "get Key(a) None None");
         check(&format!("GET /weir/{}", "k".repeat(1025)), "", "400 KeyTooLongError");
         check("DELETE /weir", "", "501 NotImplemented");
         check("POST /weir/a", "", "405 MethodNotAllowed");

@@ -1,14 +1,37 @@
-//! A store that other servers write, too, and nobody owns.
+//! A store that other servers write, too, or that another one may have taken over.
 
 use super::*;
 use store::Writers;
 
 fn shared(row: Option<Row>) -> World {
+    world(|store| {
+        row.into_iter().for_each(|row| store.hold(row));
+        store.written_by(Writers::Servers)
+    })
+}
+
+fn world(prepare: impl FnOnce(Scripted) -> Scripted) -> World {
     let (store, stage) = Scripted::new();
-    row.into_iter().for_each(|row| store.hold(row));
     let cache = Cache::new(Limits { entries: 1000, bytes: 1 << 20 }, 1, policy::find("lru").unwrap());
-    let (store, config) = (Box::new(store.written_by(Writers::Servers)), Config::default());
+    let (store, config) = (Box::new(prepare(store)), Config::default());
     World { tiered: Arc::new(Tiered::start(cache, store, config, Duration::from_secs(30)).unwrap()), stage }
+}
+
+/// Its answer may be older than a write of the server that took the store over.
+#[tokio::test]
+async fn a_read_joins_no_earlier_one_once_the_lease_is_in_doubt() {
+    let world = world(Scripted::unconfirmed);
+    let early = world.get().await;
+    let first = world.call();
+    while world.tiered.batcher.hits_are_valid() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut late = world.get().await;
+    first.act(Act::Answer);
+    assert_eq!(early.await.unwrap(), Ok(None));
+    let second = world.call_unless_ended(&mut late).await;
+    second.expect("a read of its own").act(Act::Answer);
+    assert_eq!(late.await.unwrap(), Ok(None));
 }
 
 /// Another server's write may have been acknowledged after the earlier read saw the row.
