@@ -53,7 +53,7 @@ pub struct Results {
     /// Runs of each workload at each level.
     pub repetitions: u32,
     /// Whether there are so many because what they showed was enough: intervals must then hold at any number of them.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sequential: bool,
     /// Published results of the same experiment: all rows of the report it names, as they stand in its table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,10 +67,6 @@ pub struct Results {
     /// Searches for the highest rate under a limit on latency, in the order they ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub searches: Vec<Search>,
-}
-
-fn is_false(of: &bool) -> bool {
-    !of
 }
 
 /// A search for the highest rate at which a limit on latency holds, in an open loop.

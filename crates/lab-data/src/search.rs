@@ -124,18 +124,14 @@ impl Tally {
 
     /// Where the next rate is to be, before this one is decided: above it, below it, or here again.
     fn lean(&self) -> Ordering {
+        let is_without = self.passed + self.failed == 0;
         match (self.says(), self.hint) {
             (Says::Holds, _) => Greater,
             (Says::Breaks | Says::Spoiled, _) => Less,
             (Says::Mixed, _) => Equal,
             // None of full length that was not spoiled.
-            (Says::Open, Some(passed)) if self.passed + self.failed == 0 => {
-                if passed {
-                    Greater
-                } else {
-                    Less
-                }
-            }
+            (Says::Open, Some(true)) if is_without => Greater,
+            (Says::Open, Some(false)) if is_without => Less,
             // What the generator spoiled once is no way down: it is tried again.
             (Says::Open, _) => self.passed.cmp(&self.failed),
         }

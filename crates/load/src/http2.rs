@@ -58,14 +58,13 @@ struct Shareable {
     group: usize,
     is_dirty: bool,
     /// Whether a stream has something for it.
-    woken: Arc<Woken>,
-    waker: Waker,
+    wakeup: Wakeup,
 }
 
 /// A stream of its own for each request of a client.
+#[derive(Default)]
 struct Exchange {
-    woken: Arc<Woken>,
-    waker: Waker,
+    wakeup: Wakeup,
     /// Which connection it is on, and what had arrived there before.
     connection: usize,
     socket: Option<Rc<RefCell<SocketState>>>,
@@ -78,7 +77,19 @@ struct Exchange {
     is_repeated: bool,
 }
 
-/// Whether `h2` has something for a stream.
+/// A flag and the waker that sets it: whether `h2` has something for a stream.
+struct Wakeup {
+    woken: Arc<Woken>,
+    waker: Waker,
+}
+
+impl Default for Wakeup {
+    fn default() -> Wakeup {
+        let woken = Arc::<Woken>::default();
+        Wakeup { waker: Waker::from(Arc::clone(&woken)), woken }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Woken(AtomicBool);
 
@@ -116,7 +127,7 @@ impl Http2 {
             members[group].0.push(index);
             groups.push(group);
         }
-        let exchanges = servers.iter().map(|_| Exchange::new()).collect();
+        let exchanges = servers.iter().map(|_| Exchange::default()).collect();
         Http2 { groups, members, connections: Vec::new(), exchanges, dirty: Vec::new() }
     }
 
@@ -166,7 +177,7 @@ impl Http2 {
         exchange.response = Some(response);
         exchange.sending = Some(sending);
         // It is asked once, so that it knows whom to wake.
-        exchange.woken.0.store(true, Ordering::Relaxed);
+        exchange.wakeup.woken.0.store(true, Ordering::Relaxed);
         self.mark(place);
         Ok(Step::Wait)
     }
@@ -183,8 +194,9 @@ impl Http2 {
     fn connect(&mut self, group: usize, endpoint: &Endpoint, registry: &Registry) -> io::Result<usize> {
         let place = self.connections.iter().position(Option::is_none).unwrap_or(self.connections.len());
         let stream = Stream::connect(endpoint, registry, Token(place))?;
-        let socket = Rc::new(RefCell::new(SocketState::new()));
-        let io = Socket { stream, state: Rc::clone(&socket), unsent: Vec::new() };
+        let socket = Rc::<RefCell<SocketState>>::default();
+        let (state, begun_at) = (Rc::clone(&socket), Instant::now());
+        let io = Socket { stream, begun_at, state, unsent: Vec::new() };
         let mut builder = Builder::new();
         builder.initial_window_size(WINDOW_BYTES).initial_connection_window_size(WINDOW_BYTES);
         builder.enable_push(false);
@@ -199,16 +211,8 @@ impl Http2 {
         if place == self.connections.len() {
             self.connections.push(None);
         }
-        let woken = Arc::<Woken>::default();
-        self.connections[place] = Some(Shareable {
-            connection,
-            requests: Some(requests),
-            socket,
-            group,
-            is_dirty: false,
-            waker: Waker::from(Arc::clone(&woken)),
-            woken,
-        });
+        let (requests, is_dirty, wakeup) = (Some(requests), false, Wakeup::default());
+        self.connections[place] = Some(Shareable { connection, requests, socket, group, is_dirty, wakeup });
         self.members[group].1 = Some(place);
         Ok(place)
     }
@@ -240,12 +244,12 @@ impl Http2 {
             let Some(shareable) = &mut self.connections[place] else { continue };
             shareable.is_dirty = false;
             let (group, was_made) = (shareable.group, shareable.socket.borrow().made.is_some());
-            let cx = &mut Context::from_waker(&shareable.waker);
+            let cx = &mut Context::from_waker(&shareable.wakeup.waker);
             if Pin::new(&mut shareable.connection).poll(cx).is_ready() {
                 // Its streams have been told.
                 self.connections[place] = None;
                 self.members[group].1.take_if(|current| *current == place);
-            } else if shareable.woken.take() || shareable.socket.borrow().made.is_some() != was_made {
+            } else if shareable.wakeup.woken.take() || shareable.socket.borrow().made.is_some() != was_made {
                 // A handshake of TLS that ends in a write may have brought more than itself.
                 self.mark(place);
             }
@@ -261,7 +265,7 @@ impl Http2 {
     /// Takes what has arrived for client `index`.
     pub(super) fn step(&mut self, index: usize, client: &mut Client, shared: &Shared) -> io::Result<Step> {
         let exchange = &mut self.exchanges[index];
-        if exchange.sending.is_none() || !exchange.woken.take() {
+        if exchange.sending.is_none() || !exchange.wakeup.woken.take() {
             return Ok(Step::Wait);
         }
         let received = exchange.receive(&mut client.answer, &client.request, &mut client.received);
@@ -272,7 +276,7 @@ impl Http2 {
             client.first_byte.get_or_insert_with(Instant::now);
         }
         // What was taken makes room for more, which the server has to be told.
-        if self.connections[place].as_ref().is_some_and(|shareable| shareable.woken.take()) {
+        if self.connections[place].as_ref().is_some_and(|shareable| shareable.wakeup.woken.take()) {
             self.mark(place);
         }
         let error = match received {
@@ -350,21 +354,6 @@ fn fault_of(kind: ErrorKind, was_made: bool, answer: &Answer) -> Fault {
 }
 
 impl Exchange {
-    fn new() -> Exchange {
-        let woken = Arc::<Woken>::default();
-        Exchange {
-            waker: Waker::from(Arc::clone(&woken)),
-            woken,
-            connection: 0,
-            socket: None,
-            arrived: 0,
-            sending: None,
-            response: None,
-            body: None,
-            is_repeated: false,
-        }
-    }
-
     /// A stream whose ends are dropped before it is over is reset. `client` is told in what time its connection was made.
     fn end(&mut self, client: &mut Client) {
         (self.sending, self.response, self.body) = (None, None, None);
@@ -382,14 +371,16 @@ impl Exchange {
         request: &Request,
         received: &mut Vec<u8>,
     ) -> Result<bool, h2::Error> {
-        let cx = &mut Context::from_waker(&self.waker);
+        let cx = &mut Context::from_waker(&self.wakeup.waker);
         if let Some(response) = &mut self.response {
             let Poll::Ready(response) = Pin::new(response).poll(cx) else { return Ok(false) };
             let response = response?;
             self.response = None;
             let (head, body) = response.into_parts();
             let field = |name: &str| head.headers.get(name).map(|value| value.as_bytes().to_vec());
-            answer.take_head(head.status.as_u16(), request, field);
+            let status = head.status.as_u16();
+            answer.learn(status, request, field);
+            answer.status = status;
             if body.is_end_stream() {
                 return Ok(true);
             }
@@ -403,7 +394,7 @@ impl Exchange {
                 Poll::Ready(Some(data)) => {
                     let data = data?;
                     let _ = body.flow_control().release_capacity(data.len());
-                    answer.take_data(&data, request);
+                    answer.content.take(&data, request);
                     let room = RECEIVED_BYTES_MAX.saturating_sub(received.len());
                     received.extend_from_slice(&data[..data.len().min(room)]);
                     if body.is_end_stream() {
@@ -449,6 +440,7 @@ fn head(request: &Request, endpoint: &Endpoint) -> Option<(http::Request<()>, By
 }
 
 /// What is known of a socket.
+#[derive(Default)]
 struct SocketState {
     /// Something may have arrived that was not read.
     is_readable: bool,
@@ -456,28 +448,15 @@ struct SocketState {
     is_closed: bool,
     /// Bytes that arrived so far.
     arrived: u64,
-    begun_at: Instant,
     made: Option<Duration>,
     /// Why it failed: `h2` tells streams of a failed write as of an end in order.
     failed: Option<ErrorKind>,
 }
 
-impl SocketState {
-    fn new() -> SocketState {
-        SocketState {
-            is_readable: false,
-            is_closed: false,
-            arrived: 0,
-            begun_at: Instant::now(),
-            made: None,
-            failed: None,
-        }
-    }
-}
-
 /// A connection as `h2` wants it. Keeps what is written until it is flushed: one system call for the frames of all streams.
 struct Socket {
     stream: Stream,
+    begun_at: Instant,
     state: Rc<RefCell<SocketState>>,
     unsent: Vec<u8>,
 }
@@ -489,8 +468,7 @@ impl Socket {
             match self.stream.write(&self.unsent[sent..]) {
                 Ok(bytes) => {
                     sent += bytes;
-                    let state = &mut *self.state.borrow_mut();
-                    state.made.get_or_insert_with(|| state.begun_at.elapsed());
+                    self.state.borrow_mut().made.get_or_insert_with(|| self.begun_at.elapsed());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {

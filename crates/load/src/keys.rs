@@ -6,7 +6,7 @@
 use super::Plan;
 use super::distribution::{Distribution, THETA_DEFAULT};
 use super::draw::{Scatter, Zipf, below, unit};
-use super::mix::{Operation, Step};
+use super::mix::{MixEntry, Operation, Step};
 use super::value_size::Sizes;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -55,14 +55,18 @@ struct WeightedEntry {
 
 impl KeySpace {
     pub(super) fn new(plan: &Plan) -> KeySpace {
-        let keys = plan.keys();
+        const REQUEST: &[Step] = &[Step { operation: Operation::Request, first_key: false }];
+        let (keys, entries): (_, Vec<(u32, _, _)>) = if plan.is_key_value() {
+            let entry = |entry: &MixEntry| (entry.weight, entry.steps, plan.distribution_of(entry));
+            (plan.keys(), plan.mix_entries().iter().map(entry).collect())
+        } else {
+            // They name no keys: they are drawn by their weights, and numbered.
+            let entry = |weight| (weight, REQUEST, Distribution::default());
+            (u64::MAX, plan.weights().into_iter().map(entry).collect())
+        };
         let mut drawn_below = 0;
-        if !plan.is_key_value() {
-            return KeySpace::of_requests(plan);
-        }
-        let mix_entries = plan.mix_entries().iter().map(|entry| {
-            let (steps, distribution) = (entry.steps, plan.distribution_of(entry));
-            drawn_below += u64::from(entry.weight);
+        let mix_entries = entries.into_iter().map(|(weight, steps, distribution)| {
+            drawn_below += u64::from(weight);
             let (theta, hot_percent) = match distribution {
                 Distribution::Zipfian { theta } => (theta, 0.0),
                 Distribution::Hotspot { keys_percent, .. } => (THETA_DEFAULT, keys_percent),
@@ -76,25 +80,6 @@ impl KeySpace {
             keys,
             scatter: Scatter::new(keys),
             first: below(&mut Xoshiro256PlusPlus::seed_from_u64(plan.seed), keys),
-            clients: u64::from(plan.clients),
-            sizes: Sizes::new(plan.value_size()),
-        }
-    }
-
-    /// Of requests that name no keys: they are drawn by their weights, and numbered.
-    fn of_requests(plan: &Plan) -> KeySpace {
-        const STEPS: &[Step] = &[Step { operation: Operation::Request, first_key: false }];
-        let mut below = 0;
-        let mix_entries = plan.weights().into_iter().map(|weight| {
-            below += u64::from(weight);
-            let (distribution, zipf) = (Distribution::default(), Zipf::new(1, THETA_DEFAULT));
-            WeightedEntry { below, steps: STEPS, distribution, zipf, hot_keys: 1 }
-        });
-        KeySpace {
-            mix_entries: mix_entries.collect(),
-            keys: u64::MAX,
-            scatter: Scatter::new(1),
-            first: 0,
             clients: u64::from(plan.clients),
             sizes: Sizes::new(plan.value_size()),
         }

@@ -5,6 +5,7 @@
 //! say what is asked for of keys and values, `http_request` (with `variables`, `values` and `statuses`) of a URL, `dialect`, `request` and `answer` what that is on the wire, `client` (of HTTP/2 `http2`) and `reactor` move it, `verify`,
 //! `staleness` and `linearizability` look at what was read, `recorder` counts, `measure` holds the window; `workers` divides it all among several processes.
 
+mod named_enum;
 mod plan;
 mod workload;
 mod mix;
@@ -156,25 +157,18 @@ pub fn generator_limit(report: &LoadReport) -> Option<String> {
 
 /// The servers of the plan. Of the addresses of each, the first one at which someone accepts a connection.
 fn reach(plan: &Plan) -> Result<Arc<[Endpoint]>, Error> {
-    if !plan.urls.iter().any(|target| target.tls_host().is_some())
-        && let Some(flag) = plan.tls.first_flag()
-    {
+    let is_tls = plan.urls.iter().any(|target| target.tls_host().is_some());
+    if let Some(flag) = plan.tls.first_flag().filter(|_| !is_tls) {
         return Err(Error::input(format_args!("{flag} is only for https, and {} is not", plan.urls[0]))
             .hint(format_args!("write https://…, or leave {flag} out")));
     }
-    let mut config = None;
-    let mut endpoints = Vec::new();
-    for target in &plan.urls {
-        let tls = target.tls_host().map(|host| {
-            let config = match &config {
-                Some(config) => Arc::clone(config),
-                None => Arc::clone(config.insert(plan.tls.config(plan.http2)?)),
-            };
-            Ok::<_, Error>((config, tls::server_name(host)?))
-        });
-        endpoints.push(reach_one(plan, target, tls.transpose()?)?);
-    }
-    Ok(endpoints.into())
+    let config = if is_tls { Some(plan.tls.config(plan.http2)?) } else { None };
+    let reached = plan.urls.iter().map(|target| {
+        let tls = target.tls_host().zip(config.as_ref());
+        let tls = tls.map(|(host, config)| Ok::<_, Error>((Arc::clone(config), tls::server_name(host)?)));
+        reach_one(plan, target, tls.transpose()?)
+    });
+    reached.collect()
 }
 
 fn reach_one(

@@ -3,63 +3,38 @@
 //! Knows neither keys nor bytes on the wire, only that a step's key may be that of the entry's first step.
 
 use super::distribution::Distribution;
+use super::named_enum::named_enum;
 use kv::named;
 use std::fmt;
 use std::str::FromStr;
 
-/// A kind of request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// Read.
-    #[default]
-    Get,
-    /// Create or replace.
-    Put,
-    /// Remove.
-    Delete,
-    /// Have the server compute primes; no key.
-    ComputePrime,
-    /// Have the server hash a text; no key.
-    ComputeHash,
-    /// Create, if there is no such key.
-    PutIfAbsent,
-    /// Replace, if the key still has the version that the client found.
-    PutIfMatch,
-    /// Remove, on the same condition.
-    DeleteIfMatch,
-    /// Whatever is asked of a service that is no key-value store.
-    Request,
+named_enum! {
+    /// A kind of request.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub enum Operation {
+        /// Read.
+        #[default]
+        Get = "get",
+        /// Create or replace.
+        Put = "put",
+        /// Remove.
+        Delete = "delete",
+        /// Have the server compute primes; no key.
+        ComputePrime = "compute_prime",
+        /// Have the server hash a text; no key.
+        ComputeHash = "compute_hash",
+        /// Create, if there is no such key.
+        PutIfAbsent = "put_if_absent",
+        /// Replace, if the key still has the version that the client found.
+        PutIfMatch = "put_if_match",
+        /// Remove, on the same condition.
+        DeleteIfMatch = "delete_if_match",
+        /// Whatever is asked of a service that is no key-value store.
+        Request = "request",
+    }
 }
 
 impl Operation {
-    /// All of them, in the order of reports; an operation's place here is `operation as usize`.
-    pub const ALL: [Operation; 9] = [
-        Operation::Get,
-        Operation::Put,
-        Operation::Delete,
-        Operation::ComputePrime,
-        Operation::ComputeHash,
-        Operation::PutIfAbsent,
-        Operation::PutIfMatch,
-        Operation::DeleteIfMatch,
-        Operation::Request,
-    ];
-
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        [
-            "get",
-            "put",
-            "delete",
-            "compute_prime",
-            "compute_hash",
-            "put_if_absent",
-            "put_if_match",
-            "delete_if_match",
-            "request",
-        ][self as usize]
-    }
-
     /// Its method on the wire, unless a dialect has another.
     pub fn method(self) -> &'static str {
         ["GET", "PUT", "DELETE", "GET", "GET", "PUT", "PUT", "DELETE", "GET"][self as usize]

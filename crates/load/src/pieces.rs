@@ -80,18 +80,12 @@ impl CompiledTemplate {
         let mut bytes = variables.cut(target.as_bytes(), true);
         join(&mut bytes, variables.cut(rest.as_bytes(), false));
         let body = request.body.as_deref().map(|body| variables.cut(body, false));
+        let plain = |text: &str| Piece { text: text.into(), ..Piece::default() };
         if body.is_some() {
-            join(
-                &mut bytes,
-                vec![Piece {
-                    text: b"Content-Length: ".to_vec(),
-                    placeholder: Some(Placeholder::BodyBytes),
-                    percent: false,
-                }],
-            );
-            join(&mut bytes, vec![Piece { text: b"\r\n".to_vec(), ..Piece::default() }]);
+            let length = Piece { placeholder: Some(Placeholder::BodyBytes), ..plain("Content-Length: ") };
+            join(&mut bytes, vec![length, plain("\r\n")]);
         }
-        join(&mut bytes, vec![Piece { text: b"\r\n".to_vec(), ..Piece::default() }]);
+        join(&mut bytes, vec![plain("\r\n")]);
         let body = body.unwrap_or_default();
         let body_bytes = body.iter().map(|piece| piece.text.len()).sum();
         let body_placeholders = body.iter().filter_map(|piece| piece.placeholder).collect();

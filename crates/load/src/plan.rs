@@ -58,7 +58,7 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
-    /// Workload: operations, keys and values for a key-value server (see --list). If no flag of this group is given, the URL itself is requested; if only others are, the default is get_popular
+    /// Workload: operations, keys and values for a key-value server (see --list). Without any flag of this group, the URL itself is requested; with others of this group but not this one, the workload is get_popular
     #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
     pub workload: Option<&'static Workload>,
 

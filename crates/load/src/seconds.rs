@@ -147,7 +147,7 @@ impl Current {
 }
 
 /// The time series of a run so far: the bins of all threads added up, and the seconds that these make.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TimeSeries {
     bin: Duration,
     /// The latest bin of each thread. Each hands over its bins in order.
@@ -167,16 +167,7 @@ pub(super) struct TimeSeries {
 impl TimeSeries {
     /// Nothing, yet, of this many threads; at least one.
     pub(super) fn new(bin: Duration, threads: usize, offered: Option<(Offered, Duration)>) -> TimeSeries {
-        TimeSeries {
-            bin,
-            latest: vec![i64::MIN; threads],
-            pending: BTreeMap::new(),
-            so_far: None,
-            offered,
-            sent: 0,
-            bins: Vec::new(),
-            seconds: Vec::new(),
-        }
+        TimeSeries { bin, latest: vec![i64::MIN; threads], offered, ..TimeSeries::default() }
     }
 
     /// Adds a bin of one thread, and reports the bins that all are now past. One that the end of the window cuts off is not

@@ -124,6 +124,7 @@ pub(super) struct StalenessChecker<'a> {
 }
 
 /// What a client has asked for.
+#[derive(Default)]
 struct ClientHistory {
     /// Counted over all threads.
     client: u32,
@@ -145,21 +146,9 @@ impl<'a> StalenessChecker<'a> {
         clients: impl Iterator<Item = u32>,
         record: Option<Record>,
     ) -> StalenessChecker<'a> {
-        let history = |client| ClientHistory {
-            client,
-            writes: 0,
-            reads: 0,
-            in_flight: Vec::new(),
-            found: None,
-            version: Vec::new(),
-        };
-        StalenessChecker {
-            shared,
-            requests,
-            clients: clients.map(history).collect(),
-            scratch: Default::default(),
-            record,
-        }
+        let history = |client| ClientHistory { client, ..ClientHistory::default() };
+        let clients = clients.map(history).collect();
+        StalenessChecker { shared, requests, clients, scratch: Default::default(), record }
     }
 
     /// The thread has ended.

@@ -141,7 +141,7 @@ impl Tally {
 
     /// Keeps a request that failed, if it is the first of its class.
     pub(super) fn keep_example(&mut self, fault: Fault, example: impl FnOnce() -> FailureExample) {
-        let class = Fault::ALL[fault as usize].1;
+        let class = fault.name();
         if !self.examples.iter().any(|known| known.class == class) {
             self.examples.push(FailureExample { class: class.to_owned(), ..example() });
         }
@@ -263,7 +263,7 @@ impl Tally {
     /// The failures by class, those that happened.
     pub(super) fn errors(&self) -> BTreeMap<String, u64> {
         let counted = Fault::ALL.into_iter().zip(self.faults).filter(|(_, count)| *count > 0);
-        counted.map(|((_, name), count)| (name.to_owned(), count)).collect()
+        counted.map(|(fault, count)| (fault.name().to_owned(), count)).collect()
     }
 }
 

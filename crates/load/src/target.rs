@@ -74,9 +74,7 @@ impl Target {
             }
         }
     }
-}
 
-impl Target {
     /// Scheme, host and port: two URLs with the same are of one server.
     pub(super) fn origin(&self) -> String {
         match &self.place {

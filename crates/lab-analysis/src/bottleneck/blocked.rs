@@ -159,7 +159,15 @@ impl Sweep<'_> {
         self.size().is_none_or(|count| count < ONE)
     }
 
-    fn evidence(&self, limit: Limit, blocked: Blocked) -> Evidence {
+    /// What is seen where clients are: how many are there, and what those do that are served meanwhile.
+    fn evidence(
+        &self,
+        limit: Limit,
+        grade: Grade,
+        seen: &'static str,
+        count: Option<f64>,
+        served: Option<&'static str>,
+    ) -> Evidence {
         let resource = match (limit, self.size()) {
             (Limit::Pool, Some(size)) => format!("a pool of {size:.0}"),
             _ => limit.name().to_owned(),
@@ -175,30 +183,18 @@ impl Sweep<'_> {
                 _ => 0.0,
             },
             limit: Some(limit),
-            blocked: Some(blocked),
+            blocked: Some(Blocked {
+                grade,
+                seen,
+                count,
+                clients: self.clients,
+                // Of a delay any number is served at once.
+                at_once: self.at_once.filter(|_| grade != Grade::Delay),
+                served,
+                may_read: self.high.may_read,
+                thread: self.high.busiest_thread_is.clone(),
+            }),
             ..Evidence::default()
-        }
-    }
-
-    fn blocked(
-        &self,
-        grade: Grade,
-        seen: &'static str,
-        count: Option<f64>,
-        served: Option<&'static str>,
-    ) -> Blocked {
-        // Of a delay any number is served at once.
-        let at_once = self.at_once.filter(|_| grade != Grade::Delay);
-        let Outside { may_read, ref busiest_thread_is, .. } = *self.high;
-        Blocked {
-            grade,
-            seen,
-            count,
-            clients: self.clients,
-            at_once,
-            served,
-            may_read,
-            thread: busiest_thread_is.clone(),
         }
     }
 
@@ -220,15 +216,14 @@ impl Sweep<'_> {
             }
             _ => return None,
         };
-        Some(self.evidence(Limit::Pauses, self.blocked(grade, seen, None, None)))
+        Some(self.evidence(Limit::Pauses, grade, seen, None, None))
     }
 
     /// Its threads together want a core all of the time, and do not get it: others compute, too.
     fn full_processor(&self) -> Option<Evidence> {
         (self.high.computing >= WHOLE_THREAD).then(|| {
             let seen = "threads compute or wait for a core";
-            let blocked = self.blocked(Grade::Suspected, seen, Some(self.high.computing), None);
-            self.evidence(Limit::ServerCpu, blocked)
+            self.evidence(Limit::ServerCpu, Grade::Suspected, seen, Some(self.high.computing), None)
         })
     }
 
@@ -236,13 +231,8 @@ impl Sweep<'_> {
     fn full_thread(&self) -> Option<Evidence> {
         let grade = if self.computes() { Grade::Supported } else { Grade::Suspected };
         (self.high.busiest_thread >= WHOLE_THREAD && self.processor >= AT_LEAST).then(|| {
-            let blocked = self.blocked(
-                grade,
-                "one thread computes, or waits for a core, nearly all of the time",
-                None,
-                None,
-            );
-            self.evidence(Limit::OneThread, blocked)
+            let seen = "one thread computes, or waits for a core, nearly all of the time";
+            self.evidence(Limit::OneThread, grade, seen, None, None)
         })
     }
 
@@ -257,7 +247,7 @@ impl Sweep<'_> {
         // Goodput that grows with the clients has no limit yet.
         if self.is_linear() {
             let limit = if place.limit == Limit::ServerLock { Limit::Timer } else { place.limit };
-            return Some(self.evidence(limit, self.blocked(Grade::Delay, place.seen, count, None)));
+            return Some(self.evidence(limit, Grade::Delay, place.seen, count, None));
         }
         let served = self.served();
         // Nobody accepts while those that do it compute, or wait for a core.
@@ -272,7 +262,7 @@ impl Sweep<'_> {
         // A delay that any number can be in does not keep goodput from growing: something else does.
         let grade = if place.is_delay && place.limit == Limit::Timer { Grade::Suspected } else { sure };
         let of_lock = served.filter(|_| place.limit == Limit::ServerLock).map(|(does, ..)| does);
-        Some(self.evidence(limit, self.blocked(grade, place.seen, count, of_lock)))
+        Some(self.evidence(limit, grade, place.seen, count, of_lock))
     }
 
     /// What threads wait for that wait for each other, by what those do that are served meanwhile, and how many they are.
@@ -290,10 +280,9 @@ impl Sweep<'_> {
         if let Some(found) = self.full_thread().filter(|_| self.computes() || !self.is_linear()) {
             return found;
         }
+        let seen = "requests wait without a thread";
         if self.is_linear() {
-            let seen = "requests wait without a thread";
-            let blocked = self.blocked(Grade::Delay, seen, Some(f64::from(self.clients)), None);
-            return self.evidence(Limit::Timer, blocked);
+            return self.evidence(Limit::Timer, Grade::Delay, seen, Some(f64::from(self.clients)), None);
         }
         let waiting = f64::from(self.clients) - self.at_once.unwrap_or(0.0);
         let served = self.served();
@@ -307,10 +296,7 @@ impl Sweep<'_> {
         let is_seen = limit != Limit::ServerLock && served.is_some_and(|(.., count)| self.agrees(count));
         let grade = if is_seen { Grade::Supported } else { Grade::Suspected };
         let does = served.map(|(does, ..)| does).filter(|_| is_seen);
-        self.evidence(
-            limit,
-            self.blocked(grade, "requests wait without a thread", Some(waiting.max(0.0)), does),
-        )
+        self.evidence(limit, grade, seen, Some(waiting.max(0.0)), does)
     }
 }
 

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use std::time::Duration;
 
 /// A way to break a part of the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum FaultKind {
     /// It is killed with SIGKILL, and started again.
     Kill,
@@ -66,7 +67,6 @@ impl TryFrom<String> for FaultKind {
 #[serde(deny_unknown_fields)]
 pub struct Fault {
     /// What happens.
-    #[serde(deserialize_with = "kind")]
     pub kind: FaultKind,
     /// To which part of the target.
     #[serde(default = "server")]
@@ -78,10 +78,6 @@ pub struct Fault {
     pub length: Span,
     /// After which time it happens again, until the window ends; `None`: never.
     pub every: Option<Span>,
-}
-
-fn kind<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<FaultKind, D::Error> {
-    String::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
 }
 
 fn server() -> String {

@@ -195,12 +195,8 @@ fn parser_error(file: &str, error: &toml::de::Error) -> Error {
     complaint.at(format_args!("line {}", line_number(file, span.start)))
 }
 
-fn one() -> u64 {
-    1
-}
-
-fn one_server() -> u32 {
-    1
+fn one<T: From<u8>>() -> T {
+    T::from(1)
 }
 
 fn yes() -> bool {

@@ -53,7 +53,7 @@ pub enum Target {
         /// What stands between the generator and it.
         link: Option<Link>,
         /// How many servers share the store; the clients are divided among them.
-        #[serde(default = "super::one_server")]
+        #[serde(default = "super::one")]
         servers: u32,
     },
     /// Any HTTP server, as the command lines of its processes; started anew for each repetition.

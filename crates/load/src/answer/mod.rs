@@ -64,7 +64,7 @@ pub(super) struct Content {
 impl Content {
     /// Takes what follows of it.
     #[inline]
-    fn take(&mut self, data: &[u8], request: &Request) {
+    pub(super) fn take(&mut self, data: &[u8], request: &Request) {
         let rest = request.expected.get(self.bytes..).unwrap_or_default();
         let compared = data.len().min(rest.len());
         self.differs |= data[..compared] != rest[..compared];
@@ -93,25 +93,9 @@ impl Answer {
         self.content.kept.clear();
     }
 
-    /// Takes the head of an answer in frames, whose fields `field` finds.
-    pub(super) fn take_head(
-        &mut self,
-        status: u16,
-        request: &Request,
-        field: impl Fn(&str) -> Option<Vec<u8>>,
-    ) {
-        self.learn(status, request, field);
-        self.status = status;
-    }
-
-    /// Takes what follows of its body.
-    pub(super) fn take_data(&mut self, data: &[u8], request: &Request) {
-        self.content.take(data, request);
-    }
-
     /// Keeps what the fields of a head say, as far as it is asked for.
     #[inline]
-    fn learn(&mut self, status: u16, request: &Request, field: impl Fn(&str) -> Option<Vec<u8>>) {
+    pub(super) fn learn(&mut self, status: u16, request: &Request, field: impl Fn(&str) -> Option<Vec<u8>>) {
         if status == 503
             && let Some(name) = &request.form.outcome_header
         {
@@ -134,25 +118,14 @@ impl Answer {
         let form = request.form;
         let ok = form.ok.contains(self.status);
         let absent = form.absent.contains(&self.status) || ok && self.says_absent(form);
+        let kept = &self.content.kept;
+        let is_error = || form.error_begins.as_ref().is_some_and(|text| kept.starts_with(text.as_bytes()));
+        let is_other = || form.body_pattern.as_ref().is_some_and(|pattern| !pattern.is_match(kept));
         match self.status {
-            _ if ok
-                && form
-                    .error_begins
-                    .as_ref()
-                    .is_some_and(|text| self.content.kept.starts_with(text.as_bytes())) =>
-            {
-                Err(Fault::Malformed)
-            }
+            _ if ok && is_error() => Err(Fault::Malformed),
             _ if absent && request.operation.is_conditional() => Ok(Success::PreconditionFailed),
             _ if absent && absent_is_success => Ok(Success::Absent),
-            _ if ok
-                && form
-                    .body_pattern
-                    .as_ref()
-                    .is_some_and(|pattern| !pattern.is_match(&self.content.kept)) =>
-            {
-                Err(Fault::UnexpectedBody)
-            }
+            _ if ok && is_other() => Err(Fault::UnexpectedBody),
             _ if ok && !absent && self.is_as_expected(request) => Ok(Success::Done),
             // What a write's answer lacks is a word of the server's, not a value.
             _ if ok && request.operation.is_write() => Err(Fault::Malformed),

@@ -20,8 +20,9 @@ const PAGE_KEYS: usize = 1000;
 
 /// Write the keys and values of a server as lines of JSON, for weir import
 ///
-/// The server stays available. Each key that is there all the time is written once, in the order of keys. For a key that is written
-/// meanwhile, the file has its old value, its new value, or nothing. The keys are read a page at a time, so the file is not a snapshot.
+/// The server stays available. Each key that exists during the whole export is in the file once; lines are in the order of keys. For a
+/// key that changes meanwhile, the file has its old value, its new value, or nothing. The keys are read a page at a time, so the file
+/// is not a snapshot.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -44,46 +45,37 @@ pub(crate) struct Args {
     after: Option<String>,
 }
 
-/// A line of a list.
-#[derive(Deserialize)]
-struct Listed<'l> {
-    #[serde(borrow, default)]
+/// A line of a list, which becomes one of the output.
+#[derive(Deserialize, Serialize)]
+struct Line<'l> {
+    #[serde(skip_deserializing, default = "put")]
+    op: &'static str,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     key: Option<Cow<'l, str>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     key_b64: Option<Cow<'l, str>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     value: Option<Cow<'l, str>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     value_b64: Option<Cow<'l, str>>,
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, skip_serializing_if = "is_usual", rename = "type")]
     content_type: Option<Cow<'l, str>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     encoding: Option<Cow<'l, str>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     expires: Option<Cow<'l, str>>,
     /// Of the last line only, and there it is the only one.
-    #[serde(borrow, default)]
+    #[serde(borrow, skip_serializing)]
     next: Option<Cow<'l, str>>,
 }
 
-/// A line of the output.
-#[derive(Serialize)]
-struct Put<'l> {
-    op: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'l str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_b64: Option<&'l str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<&'l str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value_b64: Option<&'l str>,
-    #[serde(skip_serializing_if = "Option::is_none", rename = "type")]
-    content_type: Option<&'l str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    encoding: Option<&'l str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires: Option<&'l str>,
+fn put() -> &'static str {
+    "put"
+}
+
+/// Whether a value without a content type has this one.
+fn is_usual(content_type: &Option<Cow<'_, str>>) -> bool {
+    content_type.as_deref().is_none_or(|stored| stored == kv::CONTENT_TYPE_DEFAULT)
 }
 
 /// What is behind a page.
@@ -141,26 +133,20 @@ fn export(
         let mut keys = 0;
         let mut end = None;
         for line in page.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let listed: Listed<'_> = serde_json::from_slice(line)
+            let line: Line<'_> = serde_json::from_slice(line)
                 .map_err(|error| Error::new(format_args!("the server sent no list: {error}")))?;
-            match listed {
-                Listed { key: None, key_b64: None, next, .. } => end = Some(next.map(Cow::into_owned)),
-                listed => {
+            match line {
+                Line { key: None, key_b64: None, next, .. } => end = Some(next.map(Cow::into_owned)),
+                line => {
                     keys += 1;
-                    serde_json::to_writer(&mut *out, &put(&listed))
-                        .map_err(io::Error::from)
-                        .and_then(|()| out.write_all(b"\n"))
-                        .map_err(|error| cut_short(&error))?;
+                    write_line(out, &line)?;
                 }
             }
         }
         let next = end.ok_or_else(|| Error::new("the server sent half a list"))?;
         let end = PageEnd { next };
-        serde_json::to_writer(&mut *out, &end)
-            .map_err(io::Error::from)
-            .and_then(|()| out.write_all(b"\n"))
-            .and_then(|()| out.flush())
-            .map_err(|error| cut_short(&error))?;
+        write_line(out, &end)?;
+        out.flush().map_err(|error| cut_short(&error))?;
         progress.add(keys, page.body.len() as u64);
         match end.next {
             Some(next) => *after = Some(next),
@@ -171,18 +157,10 @@ fn export(
     Ok(())
 }
 
-fn put<'l>(listed: &'l Listed<'_>) -> Put<'l> {
-    let usual = kv::CONTENT_TYPE_DEFAULT;
-    Put {
-        op: "put",
-        key: listed.key.as_deref(),
-        key_b64: listed.key_b64.as_deref(),
-        value: listed.value.as_deref(),
-        value_b64: listed.value_b64.as_deref(),
-        content_type: listed.content_type.as_deref().filter(|stored| *stored != usual),
-        encoding: listed.encoding.as_deref(),
-        expires: listed.expires.as_deref(),
-    }
+/// Writes a value as a line.
+fn write_line(out: &mut dyn Write, line: &impl Serialize) -> Result<(), Error> {
+    let written = serde_json::to_writer(&mut *out, line).map_err(io::Error::from);
+    written.and_then(|()| out.write_all(b"\n")).map_err(|error| cut_short(&error))
 }
 
 /// The file to write, for its owner only.

@@ -34,8 +34,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Write the lines of an export to a server
 ///
-/// Lines are the operations of POST /batch; what weir export adds to them is understood. Importing a line twice has the same
-/// effect as once, so an interrupted import can be repeated.
+/// Lines are operations of POST /batch; the lines {"next":…} of an export are not sent. Importing a line twice has the same effect as
+/// once, so an interrupted import can be repeated.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -4,6 +4,7 @@
 
 use super::given::{self, Length, Service};
 use super::load::not_linearizable;
+use super::serve::is_ignored;
 use super::usage::{check_commands, of_target};
 use super::{compare, counted, note, read_text, report, say};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -36,7 +37,8 @@ pub(crate) struct Args {
     /// In place of a file: the command that starts a service on the port {port}
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
-    /// In place of a file: a running service, as http://host:port/path; with --command the path to request. A URL without a path is that of a key-value server, from which keys are read
+    /// In place of a file: a running service, as http://host:port/path; with --command the path to request. Without a path, the requests
+    /// are those of a key-value workload (-- --workload, --dialect)
     #[arg(long, value_name = "URL|PATH")]
     url: Option<String>,
     /// With --command: CPU limit of the service in cores, as in 0.5. At the end the limit is doubled, which shows whether CPU is the
@@ -77,7 +79,7 @@ pub(crate) struct Args {
     /// Skip the headroom test, which slows generator and server for some seconds to see which of the two is the bottleneck. The report says so
     #[arg(long)]
     no_headroom: bool,
-    /// Flags passed on to `weir load`; only with --command or --url: -- -H 'Accept: text/html'
+    /// Flags passed on to `weir load`, as in -- -H 'Accept: text/html'; only with --command or --url
     #[arg(last = true, value_name = "FLAGS", conflicts_with = "experiment")]
     flags: Vec<String>,
 }
@@ -97,32 +99,35 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let published =
         args.experiment.as_ref().map_or(Ok(Vec::new()), |file| published_rows(file, &experiment))?;
     let dir = results_dir(args.out.as_deref(), &experiment.name)?;
-    let program = std::env::current_exe()
-        .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
-    let command = command_line();
-    let stop = stop_on_signal()?;
-    let options = Options {
-        program,
-        dir: dir.clone(),
-        command,
-        scale: args.scale,
-        sequential: false,
-        published,
-        enough,
-        is_decided: headroom_is_decided,
-        stop: Arc::clone(&stop),
-    };
+    let options = Options { scale: args.scale, published, ..options(&dir)? };
     let planned = experiment.trials();
     note(format_args!("{}; results in {}", counted(planned as u64, "trial"), dir.display()));
     let mut shown = Shown::new();
     let mut results = Vec::new();
     let ran = harness::run(&experiment, &options, &mut shown, &mut results);
     shown.bar.finish_and_clear();
-    conclude(&dir, &results, ran, planned, stop.load(Ordering::Relaxed))
+    conclude(&dir, &results, ran, planned, options.stop.load(Ordering::Relaxed))
+}
+
+/// How to run an experiment whose results go to `dir`, in full length and without published results.
+pub(super) fn options(dir: &Path) -> Result<Options, Error> {
+    let program = std::env::current_exe()
+        .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
+    Ok(Options {
+        program,
+        dir: dir.to_owned(),
+        command: command_line(),
+        scale: None,
+        sequential: false,
+        published: Vec::new(),
+        enough,
+        is_decided: headroom_is_decided,
+        stop: stop_on_signal()?,
+    })
 }
 
 /// Whether a trial has seen enough: the harness measures, the analysis judges, and neither knows the other.
-pub(super) fn enough(least: Duration, adaptive: &Adaptive, is_open: bool, bins: &[SecondReport]) -> bool {
+fn enough(least: Duration, adaptive: &Adaptive, is_open: bool, bins: &[SecondReport]) -> bool {
     let least_secs = least.max(Adaptive::LEAST.0).as_secs_f64();
     let goal = Goal { least_secs, goodput: adaptive.goodput, latency: adaptive.latency(), is_open };
     long_enough(bins, harness::BIN.secs(), &goal)
@@ -320,7 +325,7 @@ fn has_results(dir: &Path) -> io::Result<bool> {
 }
 
 /// The command as it was typed, fit to be typed again: without `--out`, whose directory is taken now.
-pub(super) fn command_line() -> String {
+fn command_line() -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+@%".contains(c);
     let quoted = |arg: String| match !arg.is_empty() && arg.chars().all(plain) {
         true => arg,
@@ -340,7 +345,7 @@ pub(super) fn command_line() -> String {
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has. The second SIGINT or SIGTERM ends
 /// this process at once; what was started ends even then.
-pub(super) fn stop_on_signal() -> Result<Arc<AtomicBool>, Error> {
+fn stop_on_signal() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     let register = || -> io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
@@ -348,21 +353,13 @@ pub(super) fn stop_on_signal() -> Result<Arc<AtomicBool>, Error> {
             flag::register(signal, Arc::clone(&stop))?;
         }
         // Of a terminal that was closed. Who started us with nohup wants us to stay.
-        if !hangup_is_ignored() {
+        if !is_ignored(SIGHUP) {
             flag::register(SIGHUP, Arc::clone(&stop))?;
         }
         Ok(())
     };
     register().map_err(|error| Error::new(format_args!("cannot listen for Ctrl-C: {error}")))?;
     Ok(stop)
-}
-
-/// Whether SIGHUP was ignored when we were started.
-fn hangup_is_ignored() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    // A bit for each signal, from 1 on; SIGHUP is 1.
-    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 /// The run on standard error: a bar where that is a terminal, lines for what went wrong everywhere.

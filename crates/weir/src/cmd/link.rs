@@ -8,15 +8,15 @@ use lab_run::link::{self, Options};
 use std::io::{self, BufReader};
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Carry TCP connections on to another address, limited and delayed; a line `stats` on standard input is answered with a line of
-/// JSON; when standard input ends, so does the link.
+/// Forward TCP connections to another address, with a limited rate and a delay; a line `stats` on standard input is answered with a line
+/// of JSON; the process ends when standard input ends.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
-    /// Where to go on to
+    /// Where to connect to
     #[arg(long, value_name = "HOST:PORT")]
     to: String,
 

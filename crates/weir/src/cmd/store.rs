@@ -3,7 +3,7 @@
 use super::{counted, say};
 use ::store::{Checked, Damage, Error, Kind, Repaired};
 use kv::units::Size;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Copy an embedded store (`file:`), or check or repair one that no server uses.
 #[derive(clap::Args)]
@@ -79,8 +79,7 @@ fn show(checked: &Checked) {
     ));
     damage.iter().for_each(show_damage);
     if let Some((path, range)) = torn {
-        let bytes = range.end - range.start;
-        let file = name(path);
+        let (bytes, file) = (range.end - range.start, path.display());
         say(format_args!("torn end: {file} at {}: {}", range.start, counted(bytes, "byte")));
         say("  the last write, which was not acknowledged; a server cuts it off");
     }
@@ -90,7 +89,7 @@ fn show(checked: &Checked) {
 }
 
 fn show_damage(damage: &Damage) {
-    let file = name(&damage.path);
+    let file = damage.path.display();
     let Some(range) = &damage.range else { return say(format_args!("damage: {file} is missing")) };
     let bytes = counted(range.end - range.start, "byte");
     say(format_args!("damage: {file} at {}: {bytes}", range.start));
@@ -136,10 +135,6 @@ fn show_repair(repaired: &Repaired) {
     if !repaired.has_map {
         say("  which part of the keys it held could not be read: it is a store of all keys now");
     }
-}
-
-fn name(path: &Path) -> std::path::Display<'_> {
-    path.display()
 }
 
 fn failure(error: &Error) -> kv::Error {

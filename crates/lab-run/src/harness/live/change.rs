@@ -103,18 +103,17 @@ impl LiveRunner<'_> {
 
     /// Tells all servers something that they have nothing to answer to.
     fn tell(&self, method: &str, path: &str) -> Result<(), Error> {
-        self.urls().iter().try_for_each(|url| LiveRunner::tell_one(url, method, path))
-    }
-
-    fn tell_one(url: &str, method: &str, path: &str) -> Result<(), Error> {
-        let (status, body) = ask(method, url, path, INJECT_MAX).map_err(|error| {
-            Error::new(format_args!("the server did not answer {method} {path}: {error}"))
-        })?;
-        if status == 204 {
-            return Ok(());
+        for url in self.urls() {
+            let (status, body) = ask(method, &url, path, INJECT_MAX).map_err(|error| {
+                Error::new(format_args!("the server did not answer {method} {path}: {error}"))
+            })?;
+            if status != 204 {
+                let said = String::from_utf8_lossy(&body);
+                let said = said.split_whitespace().take(20).collect::<Vec<_>>().join(" ");
+                let what = format_args!("the server answered {method} {path} with {status}: {said}");
+                return Err(Error::new(what));
+            }
         }
-        let said = String::from_utf8_lossy(&body);
-        let said = said.split_whitespace().take(20).collect::<Vec<_>>().join(" ");
-        Err(Error::new(format_args!("the server answered {method} {path} with {status}: {said}")))
+        Ok(())
     }
 }

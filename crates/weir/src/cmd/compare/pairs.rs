@@ -1,17 +1,16 @@
 //! Two services measured in turns, A B B A, until the verdicts are known or the time is over.
 
 use crate::cmd::given::{Length, Service, experiment};
-use crate::cmd::lab::{command_line, enough, results_dir, stop_on_signal};
+use crate::cmd::lab::{options, results_dir};
 use crate::cmd::note;
 use kv::Error;
 use kv::units::Span;
 use lab_analysis::compare::{Gate, gate};
-use lab_analysis::{Comparison, compare, headroom_is_decided};
+use lab_analysis::{Comparison, compare};
 use lab_data::results::{Intervention, Results, Selftest, Trial};
 use lab_report::compare::gate_headline;
 use lab_run::harness::{self, Options, Progress};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// More pairs are not measured.
@@ -90,20 +89,7 @@ impl Pairs {
         };
         let experiment = experiment("compare", &services, &length, &self.flags)?;
         let dir = results_dir(out.map(PathBuf::as_path), "compare")?;
-        let program = std::env::current_exe()
-            .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
-        let stop = stop_on_signal()?;
-        let options = Options {
-            program,
-            dir: dir.clone(),
-            command: command_line(),
-            scale: None,
-            sequential: true,
-            published: Vec::new(),
-            enough,
-            is_decided: headroom_is_decided,
-            stop: Arc::clone(&stop),
-        };
+        let options = Options { sequential: true, ..options(&dir)? };
         note(format_args!("pairs of trials for at most {}; results in {}", self.time, dir.display()));
         let mut watch = Watch { begun: Instant::now(), most: self.time.0, margin, pairs: 0 };
         let mut results = Vec::new();

@@ -37,9 +37,7 @@ pub(super) fn write(hdr: Option<&str>, seconds: Option<&str>, report: &LoadRepor
     let distributions =
         paths.into_iter().zip(report.histograms.values().map(|buckets| distribution(buckets)));
     let seconds = seconds.map(|path| (path.to_owned(), table(&report.seconds)));
-    let failed = |(path, text): (String, String)| Some((fs::write(&path, text).err()?, path));
-    let failed = distributions.chain(seconds).filter_map(failed);
-    failed.map(|(error, path)| Error::new(cannot_write(&path, &error)).hint(HINT)).collect()
+    distributions.chain(seconds).filter_map(|(path, text)| write_text(&path, &text)).collect()
 }
 
 /// Writes a file; says why where that failed.

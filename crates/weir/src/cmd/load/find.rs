@@ -2,9 +2,9 @@
 //!
 //! Which rate is next is for `lab_data::search` to say, as in the lab.
 
-use crate::cmd::{note, say, say_json};
+use crate::cmd::{note, say, say_document};
 use kv::Error;
-use kv::proto::{FORMAT, LoadReport};
+use kv::proto::LoadReport;
 use kv::units::{Rate, Span, micros, short};
 use lab_data::results::{SearchEnd, SearchPlan};
 use lab_data::search::{self, Outcome, Search, Tally};
@@ -27,7 +27,6 @@ const GAIN_LEAST: f64 = 1.03;
 /// What `--find-rate` says as JSON.
 #[derive(Serialize)]
 struct Found<'a> {
-    format: u32,
     conditions: String,
     clients: u32,
     secs: f64,
@@ -109,18 +108,8 @@ pub(super) fn rate(
     let secs = begun.elapsed().as_secs_f64();
     if json {
         let (conditions, clients, rates) = (wanted.to_string(), plan.clients, search.tallies());
-        let format = FORMAT;
-        say_json(&Found {
-            format,
-            conditions,
-            clients,
-            secs,
-            holds_rps,
-            breaks_rps,
-            estimate_rps,
-            ended,
-            rates,
-        })?;
+        let found = Found { conditions, clients, secs, holds_rps, breaks_rps, estimate_rps, ended, rates };
+        say_document(&found)?;
     } else {
         result(wanted, plan.clients, [holds, breaks], ended).into_iter().for_each(say);
         if let Some(rps) = estimate_rps {
@@ -202,7 +191,6 @@ fn result(
 /// What `--find-capacity` says as JSON.
 #[derive(Serialize)]
 struct Capacity {
-    format: u32,
     capacity_rps: f64,
     /// Half the width of its 95 % confidence interval.
     plus_minus_rps: f64,
@@ -296,14 +284,7 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
     let knee_clients = knee(best.mean(), &levels[0], plan.pacing.think.mean);
     let (capacity_rps, clients) = (best.mean(), best.clients);
     if json {
-        return say_json(&Capacity {
-            format: FORMAT,
-            capacity_rps,
-            plus_minus_rps,
-            clients,
-            knee_clients,
-            levels,
-        });
+        return say_document(&Capacity { capacity_rps, plus_minus_rps, clients, knee_clients, levels });
     }
     let still_rises = levels.last().is_some_and(|last| last.clients == clients);
     let rises = if still_rises { "; it was still rising" } else { "" };

@@ -50,12 +50,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CONDITIONS", help_heading = "Result")]
     fail_if: Option<Conditions>,
 
-    /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'; --warmup is that of the run without a limit before it
+    /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'. The search begins with a run at no fixed rate; --warmup is the
+    /// warm-up of that run
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_rate: Option<Conditions>,
 
-    /// Find the highest throughput and the knee over numbers of clients
+    /// Find the highest throughput, and the knee: the number of clients from which more clients mainly increase latency
     #[cfg(feature = "lab")]
     #[arg(long, conflicts_with_all = ["find_rate", "rate", "stages", "warmup", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_capacity: bool,
