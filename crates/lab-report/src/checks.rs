@@ -135,7 +135,7 @@ pub(super) fn confidence(found: &WorkloadFindings) -> Answer {
     let mut details: Vec<String> = failed.iter().map(|check| check.name.to_owned()).collect();
     match details.first_mut() {
         Some(first) => first.insert_str(0, "failed checks: "),
-        None => details.push("no check failed that concerns it".to_owned()),
+        None => details.push("no check of this workload or of the run failed".to_owned()),
     }
     Answer { label: "confidence", said: said.to_owned(), details, class }
 }

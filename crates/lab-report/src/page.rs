@@ -65,7 +65,7 @@ fn hit_ratios(findings: &Findings) -> Vec<Block> {
         .flat_map(|found| found.hit_ratios.iter().map(|of| (found.name.as_str(), of)))
         .collect();
     let note = "Hits over reads, in the windows of all trials of the workload. The cache itself has the policy it was \
-                started with. The others were simulated beside it on the same requests and limits, with keys but no values (--shadow-policies).";
+                started with. The others were simulated beside it on the same requests and limits, with a hash and the size of each row instead of the row (--shadow-policies).";
     vec![Block::Table(Table::of(&all, HIT_RATIOS, |_| false)), Block::Notes(vec![note.to_owned()])]
 }
 

@@ -117,7 +117,7 @@ fn help(found: &WorkloadFindings) -> Option<String> {
     let too_slow =
         generator.min_by(|a, b| a.1.total_cmp(&b.1)).map_or_else(String::new, |(generator, full)| {
             format!(
-                " To see that, give the load generator more cores: {} would be full at {} req/s.",
+                " To see that, give the load generator more cores: {} would be 100 % busy at {} req/s.",
                 generator.resource,
                 short(full)
             )
@@ -295,7 +295,7 @@ fn knee_brackets(of: &Knee, found: &WorkloadFindings) -> &'static str {
 fn knee(of: &Knee, found: &WorkloadFindings) -> String {
     let said = |value: Option<f64>| known(value, format::clients);
     format!(
-        "Knee, in clients: {}{} where the two asymptotic bounds cross, {} by a broken-stick fit, {} by Kleinrock’s power, {} by Kneedle (levels \
+        "Knee, in clients: {}{} from throughput × (latency at the lowest level + think time), where the two asymptotic bounds cross, {} by a broken-stick fit, {} by Kleinrock’s power, {} by Kneedle (levels \
          {}–{}).{}{}",
         format::clients(of.clients),
         between_clients(of.ends),
@@ -401,13 +401,16 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
     let scaled = results.scale.map_or_else(String::new, |share| {
         format!(" Scaled: durations are {share} of the file’s, and levels may be left out, so slow changes and rare events are missing.")
     });
-    Some(format!("Warm-up {:.1} s, windows of {window} s.{scaled}", loads.first()?.warmup_secs))
+    Some(format!(
+        "Warm-up {:.1} s, windows of {window} s. Flags in the command below override the file.{scaled}",
+        loads.first()?.warmup_secs
+    ))
 }
 
 /// How to read the plots at the beginning of the page.
 pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (with two repetitions: their range). Band: interval of the throughput (goodput) in the answers above. Thin lines: throughput at which a resource is 100 % busy. \
-    Vertical dashed line: the knee. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
-    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is nearly always busy, or slowing it reduced goodput. It is “confirmed” if requests queue or threads wait for it, slowing it reduced goodput as predicted, and the same time added as a delay that uses no resource (the control) hardly reduced it. It is “suspected” if it is saturated only at the highest level, if several servers write the same rows or, of a service seen from outside, if the evidence is weak.";
+    Vertical dashed line: the knee, the number of clients from which more clients mainly increase latency. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
+    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is at least 85 % busy (most rules ask for 95 %), or slowing it reduced goodput. It is “confirmed” if requests queue or threads wait for it, slowing it reduced goodput as predicted, and the same time added as a delay that uses no resource (the control) hardly reduced it. It is “suspected” if it is saturated (at least 95 % busy) only at the highest level, if several servers write the same rows or, of a service that reports no counters, if the evidence is weak.";
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";

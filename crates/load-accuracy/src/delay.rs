@@ -70,7 +70,7 @@ fn checked(setup: &Setup) -> Result<AccuracyCheck, String> {
         let name = if delay.is_zero() { "no delay".to_owned() } else { format!("delay {}", Span(delay)) };
         measured.push(format!("{name}: median {error_us:+.1} µs, mean {mean_error_us:+.1} µs{agreement}"));
     }
-    check.measured = format!("beside a second client, {}", measured.join("; "));
+    check.measured = format!("compared with a second client that took turns: {}", measured.join("; "));
     Ok(check)
 }
 

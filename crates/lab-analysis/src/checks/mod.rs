@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("when the generator is slowed, goodput falls by less than half of what it would fall by if the generator were the limit (whole 95 % interval); if the interval contains that half, the check passes only if it also contains 0 and the generator is less than 70 % busy"),
+        .about("the generator is slowed, and the whole 95 % interval of the goodput lost is below half of the loss expected if the generator were the limit; or the interval contains 0, and the generator is less than 70 % busy"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("attempts per second × (latency + think time) is within 2 % of the number of clients; in an open loop, attempts per second × service time is within 2 % of the number of requests in flight"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))

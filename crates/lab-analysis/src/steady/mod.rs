@@ -84,7 +84,7 @@ impl<'a> Judged<'a> {
         match &self.verdict {
             Verdict::TooFew if bins >= BINS_LEAST => Checked::not_checked("no request succeeded"),
             Verdict::TooFew => Checked::not_checked(format!(
-                "a window of {} s is too short for this check: use --window {BINS_LEAST}s or longer, or an [adaptive] section",
+                "a window of {} s is too short for this check: use --window {BINS_LEAST}s or longer, or add [adaptive] to the experiment file, which measures until the means are precise",
                 tenths(self.load.window_secs)
             )),
             Verdict::NotSteady { figure, change } => self.not_steady(figure, *change),

@@ -24,13 +24,14 @@ const MARGIN: f64 = 0.05;
                             weir compare [OPTIONS] --url BASE --url NEW [-- FLAGS]"
 )]
 pub(crate) struct Args {
-    /// Results of `weir lab`: a directory or its results.json. Without NEW, the targets of this run are compared with the first one
+    /// Results of `weir lab`: a directory or its results.json. Without NEW, the first target of this run is compared
+    /// with its others
     base: Option<PathBuf>,
     /// Results to compare with the first
     new: Option<PathBuf>,
-    /// Exit with 3 if NEW is slower (less goodput, or more CPU per request, p50 or p99 latency): if the 95 % interval of the difference is
-    /// above 0 and its upper end reaches this share, as in 5%; or if clearly more trials of NEW than of BASE do not count (failed, over 0.1 % errors, a rate that
-    /// was not kept up with)
+    /// Exit with 3 if NEW is slower: if the 95 % interval of the loss (less goodput, or more CPU per request, p50 or p99 latency) is above 0
+    /// and its upper end reaches this share, as in 5%. Also if clearly more trials of NEW than of BASE do not count (the trial failed, more than
+    /// 0.1 % of the attempts failed, or the service did not reach the offered rate)
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,
     /// Write the verdicts in JUnit's XML

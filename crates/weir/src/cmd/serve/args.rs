@@ -57,12 +57,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_TOKENS")]
     pub(super) tokens: Option<PathBuf>,
 
-    /// Serve /metrics, /stats and /dashboard at this address, and no longer at --listen. /healthz and /readyz are at both, all other routes
-    /// only at --listen. On a loopback address or a Unix socket it needs no token and has no TLS. Repeatable; in WEIR_OPS_LISTEN separate them by commas, in the file write a list
+    /// Serve /metrics, /stats and /dashboard at this address, and no longer at --listen. /healthz, /readyz and /openapi.json are at
+    /// both, all other routes only at --listen. On a loopback address or a Unix socket it needs no token and has no TLS. Repeatable; in WEIR_OPS_LISTEN separate them by commas, in the file write a list
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
-    /// Also serve the HTTP API of another system at this address; NAME is s3 (a subset of Amazon S3), or put-kv, crud, root or rpc, the APIs of five student projects (docs/reference.md).
+    /// Also serve the HTTP API of another system at this address; NAME is s3 (a subset of Amazon S3), or put-kv, crud, root or rpc, the APIs of four student projects (docs/reference.md).
     /// Repeatable; in WEIR_COMPAT separate them by commas, in the file write a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
@@ -72,13 +72,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_S3_CREDENTIALS")]
     pub(super) s3_credentials: Option<PathBuf>,
 
-    /// Accept this name in the Host header, besides localhost, 127.0.0.1, [::1] and the address itself. Without this flag, a loopback address accepts only
-    /// these, any other address every name. The same holds for the Origin of web pages. Repeatable; in WEIR_HOST separate them by commas, in
+    /// Accept this name in the Host header, besides localhost, 127.0.0.1, [::1] and the address of --listen. Without this flag, a server that
+    /// listens on a loopback address accepts only these names; at any other address it accepts every name. The same holds for the Origin of web pages. Repeatable; in WEIR_HOST separate them by commas, in
     /// the file write a list
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
-    /// Allow an address that other machines can reach without TLS, without tokens, or without both
+    /// Listen also without TLS, without tokens, or without both at an address that other machines can reach
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
@@ -114,7 +114,8 @@ pub(crate) struct Args {
     #[arg(help = format!("Eviction policy: {}", policy::names()))]
     pub(super) cache_policy: &'static PolicyRow,
 
-    /// Shadow policies: simulated on the same requests, with keys but no values; their hit ratios are in /stats and /metrics
+    /// Shadow policies: simulated on the same requests, with a hash and the size of each row instead of the row; their hit ratios are in
+    /// /stats and /metrics
     #[arg(long, value_name = "NAME,…", env = "WEIR_SHADOW_POLICIES", value_delimiter = ',', value_parser = policy_named)]
     pub(super) shadow_policies: Vec<&'static PolicyRow>,
 
@@ -135,7 +136,7 @@ pub(crate) struct Args {
     pub(super) value_bytes: usize,
 
     /// Memory for the bodies and values of requests in progress; those of 36KiB or less do not count. Requests that would exceed it are
-    /// answered 503 [default: a quarter of the memory that --cache-bytes leaves of the machine or control group, at least 64MiB]
+    /// answered 503 [default: a quarter of what remains of the memory of the machine, or of the control group, after --cache-bytes; at least 64MiB]
     #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
     pub(super) memory_budget: Option<Size>,
 
@@ -167,7 +168,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_STANDBY", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) standby: bool,
 
-    /// Keep events in the store for this long, so that clients of /watch can resume after a restart [default: not at all]
+    /// Keep events (changes of keys) in the store for this long, so that clients of /watch can resume after a restart [default: not at all]
     #[arg(long, value_name = "TIME", env = "WEIR_EVENT_LOG", value_parser = positive)]
     pub(super) event_log: Option<Duration>,
 

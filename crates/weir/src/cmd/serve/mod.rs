@@ -193,7 +193,7 @@ fn end_signals(draining: &Arc<AtomicBool>, reloads: bool) -> Result<Signals, Err
 }
 
 /// Whether this process was started with a signal ignored.
-fn is_ignored(signal: i32) -> bool {
+pub(super) fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
