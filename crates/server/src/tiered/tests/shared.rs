@@ -17,6 +17,16 @@ fn world(prepare: impl FnOnce(Scripted) -> Scripted) -> World {
     World { tiered: Arc::new(Tiered::start(cache, store, config, Duration::from_secs(30)).unwrap()), stage }
 }
 
+/// A read while `early` waits for `first` makes a call of its own.
+async fn asks_on_its_own(world: &World, early: Read, first: Step) {
+    let mut late = world.get().await;
+    first.act(Act::Answer);
+    assert_eq!(early.await.unwrap(), Ok(None));
+    let second = world.call_unless_ended(&mut late).await;
+    second.expect("a read of its own").act(Act::Answer);
+    assert_eq!(late.await.unwrap(), Ok(None));
+}
+
 /// Its answer may be older than a write of the server that took the store over.
 #[tokio::test]
 async fn a_read_joins_no_earlier_one_once_the_lease_is_in_doubt() {
@@ -26,12 +36,7 @@ async fn a_read_joins_no_earlier_one_once_the_lease_is_in_doubt() {
     while world.tiered.batcher.hits_are_valid() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let mut late = world.get().await;
-    first.act(Act::Answer);
-    assert_eq!(early.await.unwrap(), Ok(None));
-    let second = world.call_unless_ended(&mut late).await;
-    second.expect("a read of its own").act(Act::Answer);
-    assert_eq!(late.await.unwrap(), Ok(None));
+    asks_on_its_own(&world, early, first).await;
 }
 
 /// Another server's write may have been acknowledged after the earlier read saw the row.
@@ -41,12 +46,7 @@ async fn a_read_of_a_shared_store_joins_no_earlier_one() {
     let early = world.get().await;
     let first = world.call();
     first.act(Act::Perform);
-    let mut late = world.get().await;
-    first.act(Act::Answer);
-    assert_eq!(early.await.unwrap(), Ok(None));
-    let second = world.call_unless_ended(&mut late).await;
-    second.expect("a read of its own").act(Act::Answer);
-    assert_eq!(late.await.unwrap(), Ok(None));
+    asks_on_its_own(&world, early, first).await;
 }
 
 #[tokio::test]
