@@ -75,6 +75,8 @@ struct Exchange {
     body: Option<RecvStream>,
     /// It was sent once more, since the server had not begun with it.
     is_repeated: bool,
+    /// The bytes of the request wait for the next flush.
+    is_unsent: bool,
 }
 
 /// A flag and the waker that sets it: whether `h2` has something for a stream.
@@ -176,6 +178,7 @@ impl Http2 {
         exchange.socket = Some(Rc::clone(&shareable.socket));
         exchange.response = Some(response);
         exchange.sending = Some(sending);
+        exchange.is_unsent = !exchange.is_repeated;
         // It is asked once, so that it knows whom to wake.
         exchange.wakeup.woken.0.store(true, Ordering::Relaxed);
         self.mark(place);
@@ -260,6 +263,20 @@ impl Http2 {
     /// The client in this place of a group.
     pub(super) fn member(&self, group: usize, place: usize) -> Option<usize> {
         self.members[group].0.get(place).copied()
+    }
+
+    /// When the request of client `index`, which was begun at `since`, went to the socket; said once.
+    pub(super) fn sent_at(&mut self, index: usize, since: Instant) -> Option<Instant> {
+        let Exchange { socket, is_unsent, .. } = &mut self.exchanges[index];
+        let socket = socket.as_ref().filter(|_| *is_unsent)?;
+        let sent_at = socket.borrow().sent_at.filter(|at| *at >= since)?;
+        *is_unsent = false;
+        Some(sent_at)
+    }
+
+    /// When the socket under the last request of client `index` last brought something, or failed.
+    pub(super) fn seen_at(&self, index: usize) -> Option<Instant> {
+        self.exchanges[index].socket.as_ref().and_then(|socket| socket.borrow().seen_at)
     }
 
     /// Takes what has arrived for client `index`.
@@ -448,6 +465,10 @@ struct SocketState {
     is_closed: bool,
     /// Bytes that arrived so far.
     arrived: u64,
+    /// When it last brought something, or failed.
+    seen_at: Option<Instant>,
+    /// When it was last written to.
+    sent_at: Option<Instant>,
     made: Option<Duration>,
     /// Why it failed: `h2` tells streams of a failed write as of an end in order.
     failed: Option<ErrorKind>,
@@ -464,6 +485,9 @@ struct Socket {
 impl Socket {
     fn send(&mut self) -> Poll<io::Result<()>> {
         let mut sent = 0;
+        if !self.unsent.is_empty() {
+            self.state.borrow_mut().sent_at = Some(Instant::now());
+        }
         while sent < self.unsent.len() {
             match self.stream.write(&self.unsent[sent..]) {
                 Ok(bytes) => {
@@ -488,7 +512,9 @@ impl Socket {
 
     /// Keeps the first failure.
     fn fail(&self, error: io::Error) -> io::Error {
-        self.state.borrow_mut().failed.get_or_insert(error.kind());
+        let mut state = self.state.borrow_mut();
+        state.seen_at = Some(Instant::now());
+        state.failed.get_or_insert(error.kind());
         error
     }
 }
@@ -508,6 +534,7 @@ impl AsyncRead for Socket {
         loop {
             match self.stream.read(room) {
                 Ok(bytes) => {
+                    state.seen_at = Some(Instant::now());
                     // A short read means that nothing is left, so asking again would be a system call for nothing.
                     let is_all = bytes < room.len() && self.stream.short_read_is_all();
                     state.is_readable = !is_all || state.is_closed;
@@ -521,8 +548,8 @@ impl AsyncRead for Socket {
                     return Poll::Pending;
                 }
                 Err(error) => {
-                    state.failed.get_or_insert(error.kind());
-                    return Poll::Ready(Err(error));
+                    drop(state);
+                    return Poll::Ready(Err(self.fail(error)));
                 }
             }
         }

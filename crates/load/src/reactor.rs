@@ -3,12 +3,13 @@
 //! Knows when a request is over, not what to send next or how to count: its [`Driver`] does.
 //!
 //! In a closed loop a client is a connection. One clock reading per completion: the end of a request is the start of its
-//! client's next one, so that every instant of a client lies in a request, a thought or a rest. In an open loop the
+//! client's next one, so that every instant of a client lies in a request, a thought or a rest. HTTP/2 costs the generator more time:
+//! there, a request ends when its socket was read, and the client's next one begins when its bytes are written. In an open loop the
 //! clients' schedules say when requests are due, and whichever connection has been free longest carries the next; if none is
 //! free it waits, and its latency counts from when it was due.
 
 use super::answer::{Answer, Outcome};
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Connection};
 use super::client::{Client, ClientOptions, Shared, State, Step};
 use super::fault::Fault;
 use super::http2::Http2;
@@ -216,7 +217,8 @@ impl Reactor {
                 driver.failed(fault, &client.request, client.answer.status, &client.received);
             }
             // Only now: what is complete is also to be checked.
-            self.now = Instant::now();
+            let seen_at = self.http2.as_ref().and_then(|http2| http2.seen_at(index));
+            self.now = seen_at.map_or_else(Instant::now, |at| at.max(self.now));
             let client = &mut self.clients[index];
             let attempt = Attempt {
                 operation: client.request.operation,
@@ -271,7 +273,19 @@ impl Reactor {
                 && let Some(index) = http2.member(group, place)
             {
                 place += 1;
-                let step = http2.step(index, &mut self.clients[index], &self.shared)?;
+                let client = &mut self.clients[index];
+                // In an open loop it counts from when it was due.
+                if !self.schedule.is_open()
+                    && let Some(sent_at) = http2.sent_at(index, client.since)
+                    && client.connection == Connection::Kept
+                {
+                    if let Some(recorder) = driver.recorder() {
+                        recorder.waited(State::Thinking, client.since, sent_at);
+                    }
+                    (client.since, client.intended) = (sent_at, sent_at);
+                    self.now = self.now.max(sent_at);
+                }
+                let step = http2.step(index, client, &self.shared)?;
                 self.follow(index, step, driver)?;
             }
         }

@@ -154,7 +154,8 @@ pub struct LoadReport {
     /// Time that clients, all together, spent in the window neither in a request nor free to send one:
     /// backing off after a failure.
     pub backoff_secs: f64,
-    /// Time that clients of a closed loop, all together, spent in the window thinking.
+    /// Time that clients of a closed loop, all together, spent in the window thinking. Over HTTP/2 this includes what the generator does
+    /// between an answer and the next request.
     #[serde(default)]
     pub think_secs: f64,
     /// The mean number of requests in flight in the window, sent and not over: counted at each change, not made of latencies.

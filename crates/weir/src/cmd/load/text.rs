@@ -3,7 +3,7 @@
 use crate::cmd::counted;
 use kv::proto::{FailureExample, Latency, LinearizabilityReport, LoadReport, ScheduleReport};
 use kv::units::{self, Span};
-use load::{self, Connect, Pacing, Plan, Verify};
+use load::{self, Connect, Pacing, Plan, Think, Verify};
 use std::fmt::Write;
 
 /// The report for people.
@@ -174,8 +174,11 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
         let (p50, p99) = (units::micros(connect.us_p50), units::micros(connect.us_p99));
         add("connecting", format!("{} times, p50 {p50}, p99 {p99}", report.connects));
     }
-    for (name, secs) in [("back-off", report.backoff_secs), ("think", report.think_secs)] {
-        if secs > 0.0 {
+    let thinks = plan.pacing.think != Think::default();
+    for (name, secs, is_said) in
+        [("back-off", report.backoff_secs, true), ("think", report.think_secs, thinks)]
+    {
+        if is_said && secs > 0.0 {
             add(name, format!("{secs:.2} s over all clients"));
         }
     }
