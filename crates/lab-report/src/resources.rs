@@ -46,7 +46,7 @@ fn clients(found: &WorkloadFindings) -> Vec<Block> {
         column(heading, move |row: &Row| Some(number(read(row.population.as_ref()?), 1)))
     });
     let mut notes = vec!["Mean number of clients that wait for a resource or are served by it; unaccounted: clients that are in no other column. Generator CPU, waiting: \
-         clients whose answer has arrived and is not read yet. Server workers: threads that serve connections, without the time that is counted in another \
+         clients whose answer has arrived and is not read yet. Server workers: clients at the threads that serve connections, without those of another \
          column. Store workers: threads that read from the store or write to it; each serves all requests of its batch.".to_owned()];
     if counted().any(|of| of.is_late) {
         notes.push(

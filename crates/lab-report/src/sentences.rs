@@ -80,13 +80,13 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     found.knee.iter().map(|of| knee(of, found)).chain(because).chain(help(found)).collect()
 }
 
-/// Why what is named is not what has the queue: ` Requests being served use server CPU, which is 98 % busy: so server CPU is named.`
+/// Why what is named is not what has the queue: ` What is served there needs server CPU, which is 98 % busy; so server CPU is named.`
 fn in_use(of: &Reason, named: &[Evidence]) -> String {
     let (Reason::Queue(growth) | Reason::InStore(growth)) = of else { return String::new() };
     let is_other = named.iter().all(|of| of.resource != growth.resource);
     let Some(first) = named.first().filter(|of| is_other && of.is_hard) else { return String::new() };
     let (limits, busy) = (limits(named), percent(first.utilization, 0));
-    format!(" Requests being served use {limits}, which is {busy} busy: so {limits} is named.")
+    format!(" What is served there needs {limits}, which is {busy} busy; so {limits} is named.")
 }
 
 /// The intervention that gives a server more.
@@ -295,15 +295,14 @@ fn knee_brackets(of: &Knee, found: &WorkloadFindings) -> &'static str {
 fn knee(of: &Knee, found: &WorkloadFindings) -> String {
     let said = |value: Option<f64>| known(value, format::clients);
     format!(
-        "Knee, in clients: {}{} from throughput × (latency at the lowest level + think time), where the two asymptotic bounds cross, {} by a broken-stick fit, {} by Kleinrock’s power, {} by Kneedle (levels \
-         {}–{}).{}{}",
+        "Knee, in clients: {}{}, that is throughput × (latency at the lowest level + think time), where the two asymptotic bounds cross. Other methods, over levels {}–{}: {} by a broken-stick fit, {} by Kleinrock’s power, {} by Kneedle.{}{}",
         format::clients(of.clients),
         between_clients(of.ends),
+        of.swept.0,
+        of.swept.1,
         said(of.broken_stick),
         said(of.power),
         said(of.kneedle),
-        of.swept.0,
-        of.swept.1,
         if of.sharp { "" } else { " They differ by more than 2×, so the knee is uncertain." },
         knee_brackets(of, found)
     )
@@ -409,8 +408,8 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 
 /// How to read the plots at the beginning of the page.
 pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (with two repetitions: their range). Band: interval of the throughput (goodput) in the answers above. Thin lines: throughput at which a resource is 100 % busy. \
-    Vertical dashed line: the knee, the number of clients from which more clients mainly increase latency. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
-    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is at least 95 % busy, or slowing it reduced goodput. It is “confirmed” if requests queue or threads wait for it, slowing it reduced goodput as predicted, and the same time added as a delay that uses no resource (the control) hardly reduced it. It is “suspected” if it is saturated (at least 95 % busy) only at the highest level, if several servers write the same rows or, of a service that reports no counters, if the evidence is weak.";
+    Vertical dashed line: the knee, the number of clients beyond which requests have to wait for each other. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
+    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is at least 95 % busy, or slowing it reduced goodput. It is “confirmed” if requests queue or threads wait for it, adding a known time to each use of it reduced goodput as predicted, and adding the same time as a pause (the control), which uses no resource, hardly did. It is “suspected” if it is at least 95 % busy at the level with the most clients but not on average over the levels of the best goodput, or if several weir servers write the same rows; for a service that reports no counters there are other rules (docs/load.md).";
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";

@@ -29,7 +29,7 @@ const BOUND_SHARE: f64 = 0.005;
 /// within limits.
 const MEAN_BOUND_US: f64 = 50.0;
 const MEAN_BOUND_SHARE: f64 = 0.2;
-const BOUND: &str = "median off by at most 5 µs or 0.5 %, whichever is more; mean too low by at most that, or too high by at most 50 µs or 20 %, whichever is more";
+const BOUND: &str = "median: ±5 µs or ±0.5 %, whichever is more; mean: the same below, and 50 µs or 20 % above, whichever is more";
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     beside(setup.options.cores, keep_awake, || checked(setup)).0
@@ -70,7 +70,8 @@ fn checked(setup: &Setup) -> Result<AccuracyCheck, String> {
         let name = if delay.is_zero() { "no delay".to_owned() } else { format!("delay {}", Span(delay)) };
         measured.push(format!("{name}: median {error_us:+.1} µs, mean {mean_error_us:+.1} µs{agreement}"));
     }
-    check.measured = format!("compared with a second client that took turns: {}", measured.join("; "));
+    check.measured =
+        format!("difference to a second, simpler client, which took turns with it; {}", measured.join("; "));
     Ok(check)
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Pacing")]
 pub struct Pacing {
-    /// Send this many requests per second in total, at fixed times, without waiting for earlier answers (open loop). A request that
+    /// Send this many requests per second in total, at times set beforehand, without waiting for earlier answers (open loop). A request that
     /// finds all connections busy waits for one; its latency counts from the time it was due
     #[arg(long, value_name = "N", conflicts_with = "think", group = "open")]
     pub rate: Option<Rate>,

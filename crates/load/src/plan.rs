@@ -42,7 +42,7 @@ pub struct Plan {
     #[command(flatten)]
     pub pacing: Pacing,
 
-    /// Threads that drive the clients; one can send about 200k requests per second with short values
+    /// Threads that drive the clients; one can send 100k to 200k requests per second with short values
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024), help_heading = "Load")]
     pub threads: u32,
 
@@ -58,7 +58,7 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
-    /// Workload: operations, keys and values for a key-value server (see --list). Without any flag of this group, the URL itself is requested; with others of this group but not this one, the workload is get_popular
+    /// Workload: operations, keys and values for a key-value server (see --list). With only other flags of this group it is get_popular; without any, the URL itself is requested
     #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
     pub workload: Option<&'static Workload>,
 

@@ -233,7 +233,10 @@ fn the_highest_rate_under_conditions_is_found_between_two_bounds() {
 
     let (output, stdout, stderr) = weir_load(&[&url, "--find-rate=p50<1ms", "--within=8s", "-q"]);
     assert_eq!(output.status.code(), Some(3), "{stdout}{stderr}");
-    assert!(stderr.starts_with("error: no rate was found at which the conditions hold; hint: "), "{stderr}");
+    assert!(
+        stderr.starts_with("error: at no rate did enough tries show that the conditions hold; hint: "),
+        "{stderr}"
+    );
 }
 
 /// The lines of all requests, over all connections.

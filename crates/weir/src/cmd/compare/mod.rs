@@ -29,8 +29,8 @@ pub(crate) struct Args {
     base: Option<PathBuf>,
     /// Results to compare with the first
     new: Option<PathBuf>,
-    /// Exit with 3 if NEW is slower: if the 95 % interval of the loss (less goodput, or more CPU per request, p50 or p99 latency) is above 0
-    /// and its upper end reaches this share, as in 5%. Also if clearly more trials of NEW than of BASE do not count (the trial failed, more than
+    /// Exit with 3 if NEW is slower: if the 95 % interval of the loss (less goodput, or more CPU per request, p50 or p99 latency) lies above 0
+    /// and its upper end is SHARE or more, as in 5%. Also if clearly more trials of NEW than of BASE do not count (the trial failed, more than
     /// 0.1 % of the attempts failed, or the service did not reach the offered rate)
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,

@@ -128,7 +128,7 @@ pub(super) fn rate(
         SearchEnd::Time => "give the search more time with --within",
         _ => "see the tries: is a limit too low for any rate?",
     };
-    Err(Error::unmet("no rate was found at which the conditions hold").hint(hint))
+    Err(Error::unmet("at no rate did enough tries show that the conditions hold").hint(hint))
 }
 
 /// How many requests a try needs at the rate that is reached without a limit, if this share may fail: at half of it, one is expected to
@@ -294,7 +294,7 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
         short(plus_minus_rps)
     ));
     say(format!(
-        "knee        {} clients: capacity × (mean latency of one client + think time); more mainly wait",
+        "knee        {} clients: capacity × (mean latency of one client + think time); with more, requests wait for each other",
         short(knee_clients)
     ));
     say(String::new());

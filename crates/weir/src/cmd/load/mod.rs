@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_rate: Option<Conditions>,
 
-    /// Find the highest throughput, and the knee: the number of clients from which more clients mainly increase latency
+    /// Find the highest throughput, and the knee: the number of clients beyond which requests have to wait for each other
     #[cfg(feature = "lab")]
     #[arg(long, conflicts_with_all = ["find_rate", "rate", "stages", "warmup", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_capacity: bool,

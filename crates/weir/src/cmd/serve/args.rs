@@ -78,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
-    /// Listen also without TLS, without tokens, or without both at an address that other machines can reach
+    /// Allow addresses that other machines can reach without TLS or without tokens; else these are refused
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
@@ -172,7 +172,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_EVENT_LOG", value_parser = positive)]
     pub(super) event_log: Option<Duration>,
 
-    /// Maximum size of the event log; the same amount is held in memory
+    /// Maximum size of the event log; up to as much memory holds its latest events
     #[arg(
         long,
         value_name = "SIZE",
@@ -211,7 +211,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) timing: bool,
 
-    /// Enable routes for measurements: fill and clear the store, compute, inject faults (docs/http-api.md). Only on loopback addresses. Without --tokens any client can use them
+    /// Enable routes for measurements: fill and clear the store, use CPU time, inject faults (docs/http-api.md). Only on loopback addresses. Without --tokens any client can use them
     #[arg(long, env = "WEIR_LAB", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) lab: bool,
 
