@@ -22,13 +22,13 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     let mut page = vec![Block::Part(heading), Block::Notes(sentences::evidence(found))];
     let candidates = candidates(found);
     if !candidates.is_empty() {
-        let is_grey = |(_, is_named): &Candidate| !is_named && !bottleneck.named.is_empty();
+        let is_grey = |(_, part): &Candidate| *part != NAMED && !bottleneck.named.is_empty();
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
             "At {}. Demand: busy time per request, ± its standard deviation over these levels. 100 % busy at: the highest goodput, \
              divided by the utilization at that level; with ≥ the true value is higher, as demand falls with the load (batching). The next \
              limit is the resource with the lowest such value that is above the measured goodput and not below the value of the named limit; \
-             values with ≥ are used only if there is no other. The generator, and workers or pools that wait for the named limit, are no next limit. Commit path: what a \
+             values with ≥ are used only if there is no other. The generator is no next limit, nor are workers or pools that wait for the named one. Commit path: what a \
              write waits for until it is durable. Queue \
              growth: by how much the queue there grows with each client added. Pressure: share of the time in which some thread \
              of the machine waited for a CPU or for I/O (Linux PSI), or a quota stopped it.",
@@ -49,8 +49,10 @@ const ELASTICITY: &str = "By: the time added to each request, batch or flush, or
     intervention. Expected: the loss if the changed resource were the limit; a gain is negative. Elasticity: measured loss divided by expected loss in the same round, mean over the rounds; a round is one trial without a change and one with each change, in random order. The resource behaves like the limit if the mean is from 0.7 to 1.5 and the whole interval, of at least three rounds, is above 0.3. It is not the limit if the mean is at most 0.3 and the interval ends below 0.7, unless the change added capacity, as a higher CPU quota does: the gain may be small because the next limit is near. Else, as where the interval is wide, this table does not decide. Limits are named by queues and utilization; only if these name nothing can this table name one. Whether the load generator is the limit is decided by the check “Generator headroom”.";
 const CONTROL: &str = "The control is a pause in each request, which uses no resource.";
 
-/// What could be the limit of a workload, and whether it is named.
-type Candidate<'a> = (&'a Evidence, bool);
+/// What could be the limit of a workload, and its part in that, as [`NAMED`].
+type Candidate<'a> = (&'a Evidence, &'static str);
+const NAMED: &str = " (named)";
+const WAITS: &str = " (wait for the named one)";
 
 /// Heading and cell; `None` where a candidate has nothing of the kind.
 const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
@@ -58,9 +60,7 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
         Some(waiting) => Some(format!("{} sessions", waiting.parts.join(" + "))),
         None => Some(of.resource.clone()),
     }),
-    ("<kind of limit", |(of, is_named)| {
-        Some(format!("{}{}", sentences::limit(of), if *is_named { " (named)" } else { "" }))
-    }),
+    ("<kind of limit", |(of, part)| Some(format!("{}{part}", sentences::limit(of)))),
     ("utilization", |(of, _)| of.waiting.is_none().then(|| percent(of.utilization, 0))),
     ("demand", |(of, _)| {
         let varies = finite(of.demand_variation).map(|share| format!(" ±{}", percent(share, 0)));
@@ -84,7 +84,9 @@ fn candidates(found: &WorkloadFindings) -> Vec<Candidate<'_>> {
     };
     let mut others: Vec<&Evidence> = found.bottleneck.candidates.iter().filter(is_other).collect();
     others.sort_by(|a, b| b.utilization.total_cmp(&a.utilization));
-    named.iter().map(|of| (of, true)).chain(others.into_iter().map(|of| (of, false))).collect()
+    let part = |of: &Evidence| if named.iter().any(|limit| of.waits_for(limit)) { WAITS } else { "" };
+    let others = others.into_iter().map(|of| (of, part(of)));
+    named.iter().map(|of| (of, NAMED)).chain(others).collect()
 }
 
 /// Heading and cell; nothing is expected of a control.

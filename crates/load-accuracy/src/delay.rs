@@ -68,10 +68,12 @@ fn checked(setup: &Setup) -> Result<AccuracyCheck, String> {
         );
         let agreement = if all_agree { "" } else { " (percentiles are not those of the histogram)" };
         let name = if delay.is_zero() { "no delay".to_owned() } else { format!("delay {}", Span(delay)) };
-        measured.push(format!("{name}: median {error_us:+.1} µs, mean {mean_error_us:+.1} µs{agreement}"));
+        measured.push(format!("{name}, median {error_us:+.1} µs, mean {mean_error_us:+.1} µs{agreement}"));
     }
-    check.measured =
-        format!("difference to a second, simpler client, which took turns with it; {}", measured.join("; "));
+    check.measured = format!(
+        "difference to a simpler client that shares no code with the generator and takes turns with it: {}",
+        measured.join("; ")
+    );
     Ok(check)
 }
 

@@ -156,6 +156,11 @@ impl Evidence {
         }
     }
 
+    /// Whether it is no limit of its own beside this one: a pool waits for the database, workers wait for a core.
+    pub fn waits_for(&self, limit: &Evidence) -> bool {
+        limit.within.contains(&self.id) || limit.waiting.is_some() && self.kind == ResourceKind::Pool
+    }
+
     /// The throughput at which it would be busy all the time; `None` where its demand is mostly noise.
     pub fn ceiling(&self) -> Option<Ceiling> {
         let is_known = self.kind != ResourceKind::Indication && self.utilization >= BUSY_MIN;
@@ -275,15 +280,11 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
 /// What would limit next, if nothing that is `named` did: of the others that can limit the one with the lowest ceiling, but none
 /// below the capacity, or below what is named. A ceiling that may be higher counts where no other is known.
 fn next(evidence: &[Evidence], named: &[usize], capacity_rps: f64) -> Option<Evidence> {
-    // A pool that waits for the database has no ceiling of its own, nor have workers that wait for a core.
-    let is_held = |of: &Evidence, winner: &Evidence| {
-        winner.within.contains(&of.id) || winner.waiting.is_some() && of.kind == ResourceKind::Pool
-    };
     let winners: Vec<&Evidence> = named.iter().map(|i| &evidence[*i]).collect();
     let of_winners = winners.iter().filter_map(|of| Some(of.ceiling()?.rps)).reduce(f64::max);
     // What is seen from outside may be a resource that is counted, too.
     let is_same = |of: &Evidence, winner: &Evidence| winner.blocked.is_some() && winner.limit == of.limit;
-    let is_out = |of: &Evidence| winners.iter().any(|winner| is_held(of, winner) || is_same(of, winner));
+    let is_out = |of: &Evidence| winners.iter().any(|winner| of.waits_for(winner) || is_same(of, winner));
     let may = |of: &Evidence| of.can_limit() && !is_out(of);
     let others = evidence.iter().enumerate().filter(|(i, of)| !named.contains(i) && may(of));
     let ceilings = others.filter_map(|(_, of)| Some((of.ceiling()?, of)));

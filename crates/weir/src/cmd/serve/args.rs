@@ -172,7 +172,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_EVENT_LOG", value_parser = positive)]
     pub(super) event_log: Option<Duration>,
 
-    /// Maximum size of the event log; up to as much memory holds its latest events
+    /// Maximum size of the event log in the store. The latest events are also in memory, up to the same size
     #[arg(
         long,
         value_name = "SIZE",
