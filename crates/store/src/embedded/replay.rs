@@ -103,7 +103,7 @@ impl Replayed {
             let said = Walk::through(&bytes, store, None, true).entries(&bytes);
             if let Some(meta) = said.iter().rev().find_map(|range| Meta::of_entry(&bytes[range.clone()])) {
                 // Each start begins at least one segment.
-                let epoch = meta.epoch + u64::from(last - number);
+                let epoch = meta.epoch.saturating_add(u64::from(last - number));
                 replayed.meta = Some(Meta { epoch, ..meta });
                 break;
             }
@@ -134,7 +134,10 @@ impl Replayed {
             });
             let end = meta.map(|meta| meta.previous_end as usize);
             let mut walk = Walk::through(&bytes, store, end, number == last);
-            let begins = walk.batches.first().is_none_or(|begins| begins.number == replayed.batch + 1);
+            let begins = walk
+                .batches
+                .first()
+                .is_none_or(|begins| begins.number.checked_sub(1) == Some(replayed.batch));
             let is_whole = walk.damaged.is_empty() && replayed.damage.is_empty();
             if segment::store_of(&bytes) != Some(store) {
                 walk.damaged.insert(0, 0..PREAMBLE_BYTES);
