@@ -1,9 +1,9 @@
 //! Commits that were sent and are not answered yet, of all sessions of a lease.
 //!
 //! InnoDB shows others what a transaction did before it flushes its log, unless a binary log was flushed before. A crash in
-//! between takes it back. So a read waits for the commits of its keys that it may have seen.
+//! between takes it back. So a read waits for the commits that it has seen, or may have seen.
 
-use kv::Key;
+use kv::{Change, Key, Version, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,10 +20,37 @@ pub(super) struct Commits {
 struct State {
     /// How many began.
     begun: u64,
-    /// By their numbers, with their keys in ascending order; `None`: all there are.
-    in_flight: BTreeMap<u64, Option<Vec<Key>>>,
+    /// By their numbers, with their changes, whose keys ascend; `None`: of all there are.
+    in_flight: BTreeMap<u64, Option<Vec<Traced>>>,
     /// The outcome of one is unknown, so the lease is lost.
     is_lost: bool,
+}
+
+/// What of a change a read can see.
+pub(super) struct Traced {
+    key: Key,
+    /// `None`: the row is gone.
+    version: Option<Version>,
+}
+
+impl Traced {
+    pub(super) fn of(write: &Write) -> Traced {
+        Traced { key: write.key.clone(), version: (write.change != Change::Delete).then_some(write.version) }
+    }
+
+    /// Where rows have versions of their own: any row may be the one that was put.
+    pub(super) fn by_any_version(write: &Write) -> Traced {
+        let Traced { key, version } = Traced::of(write);
+        Traced { key, version: version.map(|_| Version(0)) }
+    }
+
+    /// Whether a read that found this may have seen it.
+    fn is_in(&self, found: Option<Version>) -> bool {
+        match (self.version, found) {
+            (Some(put), Some(found)) => found >= put,
+            (version, found) => version.is_none() && found.is_none(),
+        }
+    }
 }
 
 /// A commit in flight. Its outcome is unknown if it is dropped before [`Commit::end`].
@@ -33,17 +60,18 @@ pub(super) struct Commit {
 }
 
 impl Commits {
-    /// Begins a commit of `keys`, which ascend.
-    pub(super) fn begin(self: &Arc<Self>, keys: Option<Vec<Key>>) -> Commit {
+    /// Begins a commit of changes, whose keys ascend.
+    pub(super) fn begin(self: &Arc<Self>, changes: Option<Vec<Traced>>) -> Commit {
         let mut state = self.state.lock();
         state.begun += 1;
         let number = state.begun;
-        state.in_flight.insert(number, keys);
+        state.in_flight.insert(number, changes);
         Commit { commits: Arc::clone(self), number }
     }
 
-    /// Waits for the commits of `keys` (`None`: of any) that are in flight now; whether the outcome of all is known.
-    pub(super) async fn outlast(&self, keys: Option<&[Key]>) -> bool {
+    /// Waits for the commits in flight that a read may have seen which found these keys with these versions, or without rows; whether
+    /// the outcome of all is known. `is_list`: any other key may have been found absent.
+    pub(super) async fn outlast(&self, found: &[(&Key, Option<Version>)], is_list: bool) -> bool {
         let last = self.state.lock().begun;
         loop {
             let mut ended = pin!(self.ended.notified());
@@ -54,11 +82,14 @@ impl Commits {
                 if state.is_lost {
                     return false;
                 }
-                let is_of_these = |written: &Option<Vec<Key>>| match (written, keys) {
-                    (Some(written), Some(keys)) => keys.iter().any(|key| written.binary_search(key).is_ok()),
-                    _ => true,
+                let is_seen = |changes: &Option<Vec<Traced>>| {
+                    let Some(changes) = changes else { return true };
+                    let change = |key: &Key| changes.binary_search_by(|change| change.key.cmp(key)).ok();
+                    let is_in =
+                        |(key, found): &(&Key, _)| change(key).is_some_and(|at| changes[at].is_in(*found));
+                    found.iter().any(is_in) || is_list && changes.iter().any(|change| change.is_in(None))
                 };
-                if !state.in_flight.range(..=last).any(|(_, written)| is_of_these(written)) {
+                if !state.in_flight.range(..=last).any(|(_, changes)| is_seen(changes)) {
                     return true;
                 }
             }
@@ -90,28 +121,44 @@ mod tests {
     use super::*;
     use std::task::{Context, Waker};
 
-    fn keys(names: &[&str]) -> Vec<Key> {
-        names.iter().map(|name| Key::new(name.as_bytes()).unwrap()).collect()
+    fn key(name: &str) -> Key {
+        Key::new(name.as_bytes()).unwrap()
+    }
+
+    fn put(name: &str, version: u64) -> Traced {
+        Traced { key: key(name), version: Some(Version(version)) }
     }
 
     #[test]
-    fn a_read_waits_for_the_commits_of_its_keys_and_for_no_later_ones() {
+    fn a_read_waits_for_the_commits_that_it_may_have_seen_and_for_no_later_ones() {
         let commits = Arc::new(Commits::default());
         let mut context = Context::from_waker(Waker::noop());
-        let (a_b, c) = (commits.begin(Some(keys(&["a", "b"]))), commits.begin(Some(keys(&["c"]))));
-        let (b, d) = (keys(&["b", "d"]), keys(&["d"]));
-        let mut of_b = Box::pin(commits.outlast(Some(&b)));
+        let (a, b, d) = (key("a"), key("b"), key("d"));
+        let gone = Traced { key: a.clone(), version: None };
+        let (a_b, c) = (commits.begin(Some(vec![gone, put("b", 7)])), commits.begin(Some(vec![put("c", 8)])));
+        let seen = [(&b, Some(Version(7))), (&d, None)];
+        let mut of_b = Box::pin(commits.outlast(&seen, false));
         assert!(of_b.as_mut().poll(&mut context).is_pending());
-        assert!(Box::pin(commits.outlast(Some(&d))).as_mut().poll(&mut context).is_ready());
+        // Another key; what was there before; and what was not there yet.
+        for (key, version) in
+            [(&d, Some(Version(9))), (&b, Some(Version(6))), (&b, None), (&a, Some(Version(1)))]
+        {
+            let found = [(key, version)];
+            assert!(Box::pin(commits.outlast(&found, false)).as_mut().poll(&mut context).is_ready());
+        }
+        let of_a = [(&a, None)];
+        assert!(Box::pin(commits.outlast(&of_a, false)).as_mut().poll(&mut context).is_pending());
+        let none = [(&d, None)];
+        assert!(Box::pin(commits.outlast(&none, true)).as_mut().poll(&mut context).is_pending());
         c.end();
         assert!(of_b.as_mut().poll(&mut context).is_pending());
-        let later = commits.begin(Some(b.clone()));
+        let later = commits.begin(Some(vec![put("b", 7)]));
         a_b.end();
         assert_eq!(of_b.as_mut().poll(&mut context), std::task::Poll::Ready(true));
         later.end();
         // All keys, and an outcome that stays unknown.
         let clear = commits.begin(None);
-        let mut of_d = Box::pin(commits.outlast(Some(&d)));
+        let mut of_d = Box::pin(commits.outlast(&none, false));
         assert!(of_d.as_mut().poll(&mut context).is_pending());
         drop(clear);
         assert_eq!(of_d.as_mut().poll(&mut context), std::task::Poll::Ready(false));

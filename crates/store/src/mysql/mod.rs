@@ -8,12 +8,12 @@
 //! than the two seconds that a new owner waits before it serves.
 //!
 //! There are no shared user locks, so the way of PostgreSQL is not possible, and `KILL` of the old connections alone would need
-//! to find all of them. The row costs one round trip per batch. `KILL` only shortens the wait: each session marks itself with a
-//! user lock of its own.
+//! to find all of them. `KILL` only shortens the wait: each session marks itself with a user lock of its own.
 //!
 //! The SQL is what MariaDB 10.11 and MySQL 8 have in common. All columns are bytes, so collations do not matter.
 
 mod commits;
+mod script;
 mod session;
 mod tls;
 mod user_session;
@@ -48,15 +48,15 @@ use user_table::{UserTable, VERSIONS_TABLE};
 const TERMINATIONS_MAX: usize = 10;
 
 /// Alike in all connections, whatever the server's defaults are. A 0 is a number, also where `AUTO_INCREMENT` would take it for
-/// the next one; and no limit leaves rows out.
+/// the next one; in literals only `'` is written as two; and no limit leaves rows out.
 const SETTINGS: &str = "SET SESSION autocommit = 1, completion_type = 0,
-        sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO',
+        sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,NO_BACKSLASH_ESCAPES',
         sql_select_limit = 18446744073709551615, sql_safe_updates = 0, sql_big_selects = 1;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 /// A lease looks for lingering sessions after a lock wait of one second, the shortest possible.
 const OWNER_SETTINGS: &str = "SET SESSION innodb_lock_wait_timeout = 1";
 /// Sessions may idle for a year, the most there is. Workers never wait for each other, so rows that stay locked are
-/// another client's. `binary`: parameters are bytes and are not converted.
+/// another client's. `binary`: parameters and literals are bytes and are not converted.
 const SESSION_SETTINGS: &str =
     "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 5; SET NAMES binary";
 
@@ -360,8 +360,7 @@ impl Store for Mysql {
     }
 
     fn workers(&self) -> Workers {
-        // A batch of writes takes several round trips however large it is: half as many that are twice as large cost less; see
-        // docs/decisions/0004.
+        // Half as many batches of writes that are twice as large cost less; see docs/decisions/0004.
         Workers { read: 2, write: 1 }
     }
 

@@ -1,16 +1,17 @@
 //! A session with a MySQL or MariaDB server: reads, and one short transaction for each batch of writes.
 //!
 //! A transaction begins with the row that guards ownership; see the module above. Nothing it did has happened before
-//! its commit, so only a commit that is not answered leaves a doubt.
+//! its commit, so only what was sent with a commit and is not answered leaves a doubt.
 
 use super::super::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
-use super::commits::Commits;
+use super::commits::{Commits, Traced};
+use super::script::{Answers, Script, begin};
 use super::{EPOCH, of_another_type};
 use crate::sql::{Failure, Meaning, Step, overtaken};
 use kv::clock::boot_time;
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 use mysql_async::prelude::{FromRow, Queryable};
-use mysql_async::{Conn, Params, Value};
+use mysql_async::{Conn, Params, Value, from_row_opt};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +23,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// it serves, unless this one has ended.
 const EPOCH_LASTS: Duration = Duration::from_secs(1);
 
-/// Two statements, one round trip.
-const BEGIN: &str = "START TRANSACTION; SELECT epoch FROM weir_owner WHERE one = 1 LOCK IN SHARE MODE";
-
-// With a long list the optimizer may think that reading the whole table is cheaper. It never is, and a delete would
-// lock what it reads.
+// With a long list the optimizer may think that reading the whole table is cheaper. It never is.
 const READ: &str = "SELECT `key`, value, content_type, version, content_encoding, expires
     FROM weir_kv FORCE INDEX (PRIMARY) WHERE `key`";
 const LIST: &str = "SELECT `key`, LENGTH(value), content_type, version, content_encoding, expires
@@ -34,31 +31,14 @@ const LIST: &str = "SELECT `key`, LENGTH(value), content_type, version, content_
     WHERE `key` >= ? AND `key` < ? AND (expires IS NULL OR expires > ?) ORDER BY `key` LIMIT ?";
 const LIST_EXPIRED: &str = "SELECT `key`, LENGTH(value), content_type, version, content_encoding, expires
     FROM weir_kv FORCE INDEX (weir_kv_expires) WHERE expires <= ? LIMIT ?";
-const LOOK: &str = "SELECT `key`, version FROM weir_kv FORCE INDEX (PRIMARY) WHERE `key`";
-const DELETE: &str = "DELETE old FROM weir_kv AS old FORCE INDEX (PRIMARY) WHERE old.`key`";
-const PUT: &str =
-    "INSERT INTO weir_kv (`key`, value, content_type, version, content_encoding, expires) VALUES ";
-const PUT_ROW: &str = "(?, ?, ?, ?, ?, ?)";
-/// Assignments are made from left to right: the version, on which the others depend, comes last.
-const PUT_OVER: &str = " ON DUPLICATE KEY UPDATE
-    value = IF(VALUES(version) >= version, VALUES(value), value),
-    content_type = IF(VALUES(version) >= version, VALUES(content_type), content_type),
-    content_encoding = IF(VALUES(version) >= version, VALUES(content_encoding), content_encoding),
-    expires = IF(VALUES(version) >= version, VALUES(expires), expires),
-    version = GREATEST(version, VALUES(version))";
-
-const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body) VALUES (?, ?, ?)";
 const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > ? ORDER BY id LIMIT 1024";
 const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= ?";
 const CLEAR: &str = "DELETE FROM weir_kv; DELETE FROM weir_events";
 
 /// Most keys in one statement. MariaDB makes a temporary table of lists of a thousand.
-const STATEMENT_KEYS_MAX: usize = 512;
-/// Most bytes in one statement, unless one row has more: what fits into one packet.
-const STATEMENT_BYTES_MAX: usize = 15 << 20;
-/// What a row adds to its bytes on the wire at most, and a statement to its rows'.
-const ROW_OVERHEAD_BYTES: usize = 64;
-const STATEMENT_OVERHEAD_BYTES: usize = 1024;
+pub(super) const STATEMENT_KEYS_MAX: usize = 512;
+/// What a statement adds to the bytes of one row at most.
+const OVERHEAD_BYTES: usize = 1024;
 /// More than there are lengths of lists, for each kind of statement.
 pub(super) const PREPARED_MAX: usize = 80;
 
@@ -112,12 +92,14 @@ impl MysqlSession {
                 (key, (value, Columns { kind, version, encoding, expires }))
             }));
         }
-        self.outlast(Some(keys)).await?;
         let row = |key: &Key| {
             let (value, columns) = rows.remove(key.as_bytes())?;
             Some(columns.row(key, &value))
         };
-        Ok(keys.iter().map(row).collect())
+        let rows: Vec<Option<Row>> = keys.iter().map(row).collect();
+        let versions = rows.iter().map(|row| row.as_ref().map(Row::version));
+        self.outlast(&keys.iter().zip(versions).collect::<Vec<_>>(), false).await?;
+        Ok(rows)
     }
 
     /// Lists with the statement for rows that have not expired, or with that for those that have.
@@ -134,19 +116,22 @@ impl MysqlSession {
             false => (list, vec![bytes(&listing.from), bytes(listing.end()), now, limit]),
         };
         let found: Vec<Fields<u64>> = self.ask(statement.to_owned(), Params::Positional(values)).await?;
-        // A row that is missing may have been removed by a commit that is lost yet.
-        self.outlast(None).await?;
         let listed = |(key, value_bytes, kind, version, encoding, expires): Fields<u64>| {
             // One that is no key of weir's is not listed.
             let key = Key::new(&key)?;
             Some(Listed { row: Columns { kind, version, encoding, expires }.row(&key, b""), value_bytes })
         };
-        Ok(found.into_iter().filter_map(listed).collect())
+        let rows: Vec<Listed> = found.into_iter().filter_map(listed).collect();
+        let keys: Vec<Key> = rows.iter().filter_map(|listed| Key::new(listed.row.key())).collect();
+        let versions = rows.iter().map(|listed| Some(listed.row.version()));
+        self.outlast(&keys.iter().zip(versions).collect::<Vec<_>>(), true).await?;
+        Ok(rows)
     }
 
-    /// Waits for the commits that a read of `keys` may have seen. Those of a later lease are not known, so there must not be one.
-    async fn outlast(&mut self, keys: Option<&[Key]>) -> Result<(), Failure> {
-        if !self.commits.outlast(keys).await {
+    /// Waits for the commits that a read may have seen, by what it found: each key with the version of its row. `is_list`: any other
+    /// key may have been seen to be absent. Those of a later lease are not known, so there must not be one.
+    async fn outlast(&mut self, found: &[(&Key, Option<Version>)], is_list: bool) -> Result<(), Failure> {
+        if !self.commits.outlast(found, is_list).await {
             let why = "a commit that this read may have seen was lost".to_owned();
             return Err(Failure::Database(Meaning::Ended, why));
         }
@@ -172,14 +157,9 @@ impl MysqlSession {
         if writes.is_empty() && events.is_none() {
             return Ok(Vec::new());
         }
-        self.check_fit(writes, events)?;
-        let done = match self.transact(writes, events).await {
-            Ok(found) => {
-                let keys = writes.iter().map(|write| write.key.clone()).collect();
-                self.commit(Some(keys)).await.map(|()| found)
-            }
-            Err(failure) => Err(failure.of(&self.shown, Step::Write)),
-        };
+        let script = Script::of(self.epoch, writes, events, self.packet_bytes_max);
+        self.check_fit(script.packet_bytes())?;
+        let done = self.transact(script, writes).await;
         self.end_failed(done).await
     }
 
@@ -196,27 +176,21 @@ impl MysqlSession {
         }
     }
 
-    /// Everything but the commit.
-    async fn transact(
-        &mut self,
-        writes: &[Write],
-        events: Option<&EventBlock>,
-    ) -> Result<Vec<Found>, Failure> {
-        self.begin_with(events).await?;
+    async fn transact(&mut self, script: Script, writes: &[Write]) -> Result<Vec<Found>, Error> {
+        let Answers { there, changed } = self.run(script, writes).await?;
         if let [write] = writes {
             // The count of one row says what a look would: 1 inserted, 2 replaced, 0 left as it is. A write of the same version
             // has another end than the row.
-            let changed = self.change(writes).await?;
             return Ok(vec![match (&write.change, changed) {
                 (Change::Put(_), 0) => Found::Newer,
                 (Change::Put(_), changed) => Found::present(changed == 2),
                 (Change::Delete, changed) => Found::present(changed > 0),
             }]);
         }
-        if writes.is_empty() {
-            return Ok(Vec::new());
-        }
-        let there = self.look(writes).await?;
+        // It is done.
+        let unknown = |failure: Failure| failure.and_ended().of(&self.shown, Step::Commit);
+        let there = there.into_iter().map(from_row_opt::<(Vec<u8>, i64)>).collect::<Result<_, _>>();
+        let there: HashMap<_, _> = there.map_err(|error| unknown(of_another_type(error)))?;
         let found: Vec<Found> = writes
             .iter()
             .map(|write| match (there.get(write.key.as_bytes()), &write.change) {
@@ -230,105 +204,55 @@ impl MysqlSession {
             (Change::Put(_), Found::Present) => 2,
         };
         let expected: u64 = writes.iter().zip(&found).map(changes).sum();
-        if self.change(writes).await? != expected {
+        if changed != expected {
             // The look holds no locks, so that workers cannot hold each other up.
             let why = "something else writes its table".to_owned();
-            return Err(Failure::Database(Meaning::RolledBack, why));
+            return Err(unknown(Failure::Database(Meaning::Ended, why)));
         }
         Ok(found)
+    }
+
+    /// Sends a transaction with its commit.
+    async fn run(&mut self, script: Script, writes: &[Write]) -> Result<Answers, Error> {
+        let now = boot_time();
+        let commit = self.commits.begin(Some(writes.iter().map(Traced::of).collect()));
+        let (mut answers, mut packets) = (Answers::default(), script.packets.into_iter().peekable());
+        while let Some(packet) = packets.next() {
+            let mut left = packet.statements();
+            let sent = in_time(packet.send(&mut self.connection, &mut left, &mut answers)).await;
+            let Err(failure) = sent else { continue };
+            let failure = self.overtaken_or(failure);
+            let has_ended = matches!(failure, Failure::Database(Meaning::Ended, _));
+            let error = match packets.peek() {
+                None if has_ended || left == 1 => self.commit_failed(failure),
+                _ => failure.of(&self.shown, Step::Write),
+            };
+            if error.kind() != Kind::Unknown {
+                commit.end();
+            }
+            return Err(error);
+        }
+        commit.end();
+        self.asked = now;
+        Ok(answers)
     }
 
     /// Begins a transaction that no later lease can come before.
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         let now = boot_time();
-        let begun = async {
-            let mut answers = self.connection.query_iter(BEGIN).await?;
-            answers.collect::<mysql_async::Row>().await?; // of the first statement, which has none
-            answers.try_collect_and_drop::<i64>().await
-        };
-        let epoch: Vec<i64> =
-            in_time(begun).await?.into_iter().collect::<Result<_, _>>().map_err(of_another_type)?;
-        self.check(&epoch)?;
+        let begun = in_time(self.connection.query_drop(begin(self.epoch))).await;
+        begun.map_err(|failure| self.overtaken_or(failure))?;
         self.asked = now;
         Ok(())
     }
 
-    /// Begins one that keeps the events.
-    pub(super) async fn begin_with(&mut self, events: Option<&EventBlock>) -> Result<(), Failure> {
-        self.begin().await?;
-        if let Some(EventBlock { id, at, body }) = events {
-            let values = vec![Value::UInt(*id), Value::UInt(at.0), Value::Bytes(body.to_vec())];
-            self.count(ADD_EVENTS.to_owned(), Params::Positional(values)).await?;
+    /// What the failure of a transaction was, which may be that of its beginning.
+    fn overtaken_or(&self, failure: Failure) -> Failure {
+        match failure {
+            // Out of range.
+            Failure::Database(_, why) if why.ends_with("(1690)") => overtaken(&self.shown).into(),
+            other => other,
         }
-        Ok(())
-    }
-
-    /// The versions that are there.
-    async fn look(&mut self, writes: &[Write]) -> Result<HashMap<Vec<u8>, i64>, Failure> {
-        let mut there = HashMap::with_capacity(writes.len());
-        for writes in writes.chunks(STATEMENT_KEYS_MAX) {
-            let keys = writes.iter().map(|write| &write.key);
-            there.extend(self.ask::<(Vec<u8>, i64)>(listed(LOOK, writes.len()), values(keys)).await?);
-        }
-        Ok(there)
-    }
-
-    /// Sends the changes; how many rows the server counts as changed.
-    async fn change(&mut self, writes: &[Write]) -> Result<u64, Failure> {
-        let mut changed = 0;
-        let mut puts: Vec<(&Write, &Row)> = Vec::with_capacity(writes.len());
-        let mut bytes = 0;
-        let mut gone: Vec<&Key> = Vec::new();
-        let packet_bytes =
-            STATEMENT_BYTES_MAX.min(self.packet_bytes_max).saturating_sub(STATEMENT_OVERHEAD_BYTES);
-        for write in writes {
-            match &write.change {
-                Change::Put(row) => {
-                    let more = row.bytes() + ROW_OVERHEAD_BYTES;
-                    if puts.len() == STATEMENT_KEYS_MAX || (bytes + more > packet_bytes && !puts.is_empty()) {
-                        changed += self.put(&puts).await?;
-                        puts.clear();
-                        bytes = 0;
-                    }
-                    puts.push((write, row));
-                    bytes += more;
-                }
-                Change::Delete => gone.push(&write.key),
-            }
-        }
-        if !puts.is_empty() {
-            changed += self.put(&puts).await?;
-        }
-        for keys in gone.chunks(STATEMENT_KEYS_MAX) {
-            let statement = listed(DELETE, keys.len());
-            changed += self.count(statement, values(keys.iter().copied())).await?;
-        }
-        Ok(changed)
-    }
-
-    async fn put(&mut self, puts: &[(&Write, &Row)]) -> Result<u64, Failure> {
-        // The same row again changes nothing and is not counted; the smallest costs least.
-        let filler = puts.iter().min_by_key(|(_, row)| row.bytes());
-        let bytes = |(_, row): &(&Write, &Row)| row.bytes() + ROW_OVERHEAD_BYTES;
-        let more = (padded(puts.len()) - puts.len()) * filler.map_or(0, bytes);
-        let fits =
-            puts.iter().map(bytes).sum::<usize>() + more + STATEMENT_OVERHEAD_BYTES <= self.packet_bytes_max;
-        let length = if fits { padded(puts.len()) } else { puts.len() };
-        let rows = puts.iter().chain(filler.into_iter().cycle()).take(length);
-        let values = rows
-            .flat_map(|(write, row)| {
-                [
-                    Value::Bytes(write.key.as_bytes().to_vec()),
-                    Value::Bytes(row.value().to_vec()),
-                    Value::Bytes(row.content_type().to_vec()),
-                    Value::Int(write.version.0 as i64),
-                    Value::Bytes(row.attributes().content_encoding.as_bytes().to_vec()),
-                    row.attributes().expires.map_or(Value::NULL, |at| Value::Int(at.0 as i64)),
-                ]
-            })
-            .collect();
-        let statement = format!("{PUT}{}{PUT_OVER}", vec![PUT_ROW; length].join(", "));
-        self.count(statement, Params::Positional(values)).await
     }
 
     /// Runs a statement; its rows.
@@ -354,21 +278,24 @@ impl MysqlSession {
         in_time(run).await
     }
 
-    /// Commits the transaction, which changed `keys` (`None`: all).
-    pub(super) async fn commit(&mut self, keys: Option<Vec<Key>>) -> Result<(), Error> {
-        let commit = self.commits.begin(keys);
-        let done = in_time(self.connection.query_drop("COMMIT")).await.map_err(|failure| {
-            let failure = match failure {
-                known @ Failure::Database(Meaning::RolledBack | Meaning::ReadOnly, _) => known,
-                // The outcome of any other failed commit is unknown.
-                other => other.and_ended(),
-            };
-            failure.of(&self.shown, Step::Commit)
-        });
+    /// Commits the transaction, which made these changes (`None`: of all keys).
+    pub(super) async fn commit(&mut self, changes: Option<Vec<Traced>>) -> Result<(), Error> {
+        let commit = self.commits.begin(changes);
+        let done = in_time(self.connection.query_drop("COMMIT")).await;
+        let done = done.map_err(|failure| self.commit_failed(failure));
         if !matches!(&done, Err(error) if error.kind() == Kind::Unknown) {
             commit.end();
         }
         done
+    }
+
+    fn commit_failed(&self, failure: Failure) -> Error {
+        let failure = match failure {
+            known @ Failure::Database(Meaning::RolledBack | Meaning::ReadOnly, _) => known,
+            // The outcome of any other failed commit is unknown.
+            other => other.and_ended(),
+        };
+        failure.of(&self.shown, Step::Commit)
     }
 
     /// Runs these statements in one transaction.
@@ -383,12 +310,11 @@ impl MysqlSession {
         self.commit(None).await
     }
 
-    /// Whether every row, also that of the events, fits into one packet: the server ends a connection that sends more.
-    pub(super) fn check_fit(&self, writes: &[Write], events: Option<&EventBlock>) -> Result<(), Error> {
-        let room = self.packet_bytes_max.saturating_sub(STATEMENT_OVERHEAD_BYTES + ROW_OVERHEAD_BYTES);
-        let of_events = events.map(|block| block.body.len());
-        let most = writes.iter().map(Write::bytes).chain(of_events).max();
-        let Some(bytes) = most.filter(|bytes| *bytes > room) else { return Ok(()) };
+    /// Whether so many bytes of one row fit into one packet: the server ends a connection that sends more.
+    pub(super) fn check_fit(&self, bytes: usize) -> Result<(), Error> {
+        if bytes + OVERHEAD_BYTES <= self.packet_bytes_max {
+            return Ok(());
+        }
         let (shown, limit) = (&self.shown, self.packet_bytes_max);
         let message = format!(
             "the store {shown} has no room for a row: {bytes} bytes and max_allowed_packet is {limit}; raise it there"
@@ -494,7 +420,7 @@ mod tests {
             })
             .collect();
         assert_eq!(lengths.last(), Some(&STATEMENT_KEYS_MAX));
-        // Reading, looking, putting and deleting.
+        // Of weir's table only reading; of others also looking, forgetting and deleting.
         assert!(lengths.len() * 4 < PREPARED_MAX, "{}", lengths.len());
     }
 }

@@ -4,6 +4,7 @@
 //! writes them and `weir_versions` in the same transaction. A row that is not there cannot be locked: it is inserted, which fails
 //! if another program was faster.
 
+use super::commits::Traced;
 use super::session::{MysqlSession, padded, values};
 use super::user_table::UserTable;
 use crate::sql::{Failure, Meaning, Step};
@@ -18,6 +19,7 @@ use std::sync::Arc;
 const STATEMENT_KEYS_MAX: usize = 128;
 const STATEMENT_BYTES_MAX: usize = 4 << 20;
 
+const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body) VALUES (?, ?, ?)";
 const NOTE: &str =
     "INSERT INTO weir_versions (`key`, digest, version, content_type, content_encoding, expires) VALUES ";
 const NOTE_ROW: &str = "(?, ?, ?, ?, ?, ?)";
@@ -86,10 +88,11 @@ impl UserTableSession {
         if writes.is_empty() && events.is_none() {
             return Ok(Vec::new());
         }
-        self.base.check_fit(writes, events)?;
-        let keys = writes.iter().map(|write| write.key.clone()).collect();
+        let of_events = events.map(|block| block.body.len());
+        self.base.check_fit(writes.iter().map(Write::bytes).chain(of_events).max().unwrap_or_default())?;
+        let changes = writes.iter().map(Traced::by_any_version).collect();
         let done = match self.transact(writes, events).await {
-            Ok(found) => self.base.commit(Some(keys)).await.map(|()| found),
+            Ok(found) => self.base.commit(Some(changes)).await.map(|()| found),
             Err(Failure::Database(Meaning::Unfit, why)) => {
                 Err(refused_by(&self.table.shown, &why).of(&self.base.shown, Step::Write))
             }
@@ -104,7 +107,11 @@ impl UserTableSession {
         writes: &[Write],
         events: Option<&EventBlock>,
     ) -> Result<Vec<Found>, Failure> {
-        self.base.begin_with(events).await?;
+        self.base.begin().await?;
+        if let Some(EventBlock { id, at, body }) = events {
+            let values = vec![Value::UInt(*id), Value::UInt(at.0), Value::Bytes(body.to_vec())];
+            self.base.count(ADD_EVENTS.to_owned(), Params::Positional(values)).await?;
+        }
         let mut keys: Vec<&Key> = self.seen.keys().chain(writes.iter().map(|write| &write.key)).collect();
         // Always in the same order.
         keys.sort_unstable();
