@@ -136,6 +136,10 @@ impl Group {
             now = next.clone();
             *decision = Decision::Applies(version, next);
         }
+        // Lifetimes that were changed, and changed back.
+        if now.is_some() && now == stored {
+            self.last = None;
+        }
     }
 
     /// Writes down what it does. `existed`: whether the key was there before, where that was not read.

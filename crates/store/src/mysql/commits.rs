@@ -29,26 +29,33 @@ struct State {
 /// What of a change a read can see.
 pub(super) struct Traced {
     key: Key,
-    /// `None`: the row is gone.
+    /// Of the row that was put.
     version: Option<Version>,
+    /// Who finds no row may have seen it: the row was removed, or has an end, after which lists leave it out.
+    hides: bool,
 }
 
 impl Traced {
     pub(super) fn of(write: &Write) -> Traced {
-        Traced { key: write.key.clone(), version: (write.change != Change::Delete).then_some(write.version) }
+        let (version, hides) = match &write.change {
+            Change::Put(row) => (Some(write.version), row.attributes().expires.is_some()),
+            Change::Delete => (None, true),
+        };
+        Traced { key: write.key.clone(), version, hides }
     }
 
     /// Where rows have versions of their own: any row may be the one that was put.
     pub(super) fn by_any_version(write: &Write) -> Traced {
-        let Traced { key, version } = Traced::of(write);
-        Traced { key, version: version.map(|_| Version(0)) }
+        let traced = Traced::of(write);
+        Traced { version: traced.version.map(|_| Version(0)), ..traced }
     }
 
-    /// Whether a read that found this may have seen it.
+    /// Whether a read that found a row of this version, or none, may have seen it.
     fn is_in(&self, found: Option<Version>) -> bool {
-        match (self.version, found) {
-            (Some(put), Some(found)) => found >= put,
-            (version, found) => version.is_none() && found.is_none(),
+        match found {
+            // A touch keeps the version.
+            Some(found) => self.version.is_some_and(|put| found >= put),
+            None => self.hides,
         }
     }
 }
@@ -69,8 +76,8 @@ impl Commits {
         Commit { commits: Arc::clone(self), number }
     }
 
-    /// Waits for the commits in flight that a read may have seen which found these keys with these versions, or without rows; whether
-    /// the outcome of all is known. `is_list`: any other key may have been found absent.
+    /// Waits for the commits in flight that a read may have seen; whether the outcome of all is known. `found`: the keys that it read,
+    /// each with the version of its row, or none. `is_list`: every other key may have been found without a row.
     pub(super) async fn outlast(&self, found: &[(&Key, Option<Version>)], is_list: bool) -> bool {
         let last = self.state.lock().begun;
         loop {
@@ -126,7 +133,7 @@ mod tests {
     }
 
     fn put(name: &str, version: u64) -> Traced {
-        Traced { key: key(name), version: Some(Version(version)) }
+        Traced { key: key(name), version: Some(Version(version)), hides: false }
     }
 
     #[test]
@@ -134,7 +141,7 @@ mod tests {
         let commits = Arc::new(Commits::default());
         let mut context = Context::from_waker(Waker::noop());
         let (a, b, d) = (key("a"), key("b"), key("d"));
-        let gone = Traced { key: a.clone(), version: None };
+        let gone = Traced { key: a.clone(), version: None, hides: true };
         let (a_b, c) = (commits.begin(Some(vec![gone, put("b", 7)])), commits.begin(Some(vec![put("c", 8)])));
         let seen = [(&b, Some(Version(7))), (&d, None)];
         let mut of_b = Box::pin(commits.outlast(&seen, false));
@@ -152,6 +159,10 @@ mod tests {
         assert!(Box::pin(commits.outlast(&none, true)).as_mut().poll(&mut context).is_pending());
         c.end();
         assert!(of_b.as_mut().poll(&mut context).is_pending());
+        // A list may have left out a row whose end has come.
+        let ends = commits.begin(Some(vec![Traced { hides: true, ..put("e", 9) }]));
+        assert!(Box::pin(commits.outlast(&[], true)).as_mut().poll(&mut context).is_pending());
+        ends.end();
         let later = commits.begin(Some(vec![put("b", 7)]));
         a_b.end();
         assert_eq!(of_b.as_mut().poll(&mut context), std::task::Poll::Ready(true));

@@ -5,10 +5,9 @@
 
 use super::session::STATEMENT_KEYS_MAX;
 use crate::EventBlock;
-use kv::{Change, Row, Write};
+use kv::{Change, Write};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use std::mem;
 
 // With a long list the optimizer may think that reading the whole table is cheaper. It never is, and a delete would
 // lock what it reads.
@@ -29,17 +28,28 @@ const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body) VALUES ";
 const PACKET_BYTES_MAX: usize = 15 << 20;
 /// What is left free of what the server takes.
 const MARGIN_BYTES: usize = 1024;
+/// What statements add to the literals of a row at most.
+const ROW_BYTES: usize = 128;
+/// More than all statements of a packet without their rows have.
+const STATEMENTS_BYTES: usize = 2048;
 
 /// How a transaction begins that no later lease can come before. Where the epoch is not this one, the sum is out of range.
-pub(super) fn begin(epoch: u64) -> String {
-    format!(
-        "START TRANSACTION; SELECT 18446744073709551615 + (COUNT(*) <> 1) FROM weir_owner \
-         WHERE one = 1 AND epoch = {epoch} LOCK IN SHARE MODE"
-    )
+pub(super) fn begin(epoch: u64) -> [String; BEGIN_STATEMENTS] {
+    let sum = "SELECT 18446744073709551615 + (COUNT(*) <> 1) FROM weir_owner WHERE one = 1 AND epoch =";
+    ["START TRANSACTION".into(), format!("{sum} {epoch} LOCK IN SHARE MODE")]
 }
+const BEGIN_STATEMENTS: usize = 2;
 
-pub(super) struct Script {
-    pub(super) packets: Vec<Packet>,
+/// A transaction, of which the packets are made one after the other. It looks at what is there first, unless the count of changed
+/// rows says it.
+pub(super) struct Script<'w> {
+    epoch: u64,
+    events: Option<&'w EventBlock>,
+    looks: bool,
+    /// What is in no packet yet.
+    left: &'w [Write],
+    is_begun: bool,
+    is_over: bool,
     bytes_max: usize,
 }
 
@@ -47,6 +57,10 @@ pub(super) struct Script {
 pub(super) struct Packet {
     text: Vec<u8>,
     statements: Vec<Sort>,
+    /// It begins the transaction.
+    is_first: bool,
+    /// It commits the transaction.
+    pub(super) is_last: bool,
 }
 
 /// What the answer to a statement says.
@@ -69,156 +83,197 @@ pub(super) struct Answers {
     pub(super) changed: u64,
 }
 
-impl Script {
-    /// A transaction. It looks at what is there first, unless the count of changed rows says it.
-    pub(super) fn of(
+impl<'w> Script<'w> {
+    pub(super) fn new(
         epoch: u64,
-        writes: &[Write],
-        events: Option<&EventBlock>,
+        writes: &'w [Write],
+        events: Option<&'w EventBlock>,
         packet_bytes_max: usize,
-    ) -> Script {
+    ) -> Script<'w> {
         let bytes_max = PACKET_BYTES_MAX.min(packet_bytes_max).saturating_sub(MARGIN_BYTES);
-        let mut script = Script { packets: vec![Packet::default()], bytes_max };
-        for statement in begin(epoch).split("; ") {
-            script.push(Sort::Other, statement.as_bytes());
+        let (looks, left) = (writes.len() > 1, writes);
+        Script { epoch, events, looks, left, is_begun: false, is_over: false, bytes_max }
+    }
+
+    /// Most bytes of a row as text.
+    pub(super) fn row_bytes(&self) -> usize {
+        let of_events = self.events.map(|block| text_bytes(&block.body));
+        self.left.iter().map(bytes_of).chain(of_events).max().unwrap_or_default()
+    }
+
+    /// Adds as many writes as there is room for, or one if `at_least_one`.
+    fn add_writes(&mut self, packet: &mut Packet, at_least_one: bool) {
+        let mut room = self.bytes_max.saturating_sub(packet.text.len() + STATEMENTS_BYTES);
+        let mut fits = 0;
+        for write in self.left.iter().take(STATEMENT_KEYS_MAX) {
+            let bytes = bytes_of(write);
+            if bytes > room && (fits > 0 || !at_least_one) {
+                break;
+            }
+            room = room.saturating_sub(bytes);
+            fits += 1;
         }
-        let event = |block: &EventBlock| {
-            let EventBlock { id, at, body } = block;
-            row(&[Field::Number(*id as i64), Field::Number(at.0 as i64), Field::Bytes(body)])
-        };
-        script.list(Sort::Other, ADD_EVENTS, events.map(event), "");
-        let key = |write: &Write| quoted(write.key.as_bytes());
-        if writes.len() > 1 {
-            script.list(Sort::Look, LOOK, writes.iter().map(key), ")");
+        let (writes, left) = self.left.split_at(fits);
+        self.left = left;
+        packet.text.reserve(writes.iter().map(bytes_of).sum::<usize>() + STATEMENTS_BYTES);
+        let key = |write: &'w Write| vec![Field::Bytes(write.key.as_bytes())];
+        if self.looks {
+            packet.add_list(Sort::Look, LOOK, writes.iter().map(key), ")");
         }
-        let put = |write: &Write| match &write.change {
-            Change::Put(row) => Some(put_of(write, row)),
-            Change::Delete => None,
-        };
-        script.list(Sort::Change, PUT, writes.iter().filter_map(put), PUT_OVER);
+        packet.add_list(Sort::Change, PUT, writes.iter().filter_map(fields_of_put), PUT_OVER);
         let gone = writes.iter().filter(|write| write.change == Change::Delete);
-        script.list(Sort::Change, DELETE, gone.map(key), ")");
-        script.push(Sort::Other, b"COMMIT");
-        script
+        packet.add_list(Sort::Change, DELETE, gone.map(key), ")");
     }
+}
 
-    /// Bytes of the largest packet.
-    pub(super) fn packet_bytes(&self) -> usize {
-        self.packets.iter().map(|packet| packet.text.len()).max().unwrap_or_default()
-    }
+impl Iterator for Script<'_> {
+    type Item = Packet;
 
-    /// Adds a statement over a list, or as many as it takes.
-    fn list(&mut self, sort: Sort, start: &str, items: impl IntoIterator<Item = Vec<u8>>, end: &str) {
-        let (mut statement, mut count) = (Vec::new(), 0);
-        let room = self.bytes_max.saturating_sub(end.len() + 2);
-        for item in items {
-            if count == STATEMENT_KEYS_MAX || (count > 0 && statement.len() + item.len() > room) {
-                statement.extend(end.bytes());
-                self.push(sort, &mem::take(&mut statement));
-                count = 0;
-            }
-            statement.extend(if count == 0 { start.bytes() } else { ", ".bytes() });
-            statement.extend(item);
-            count += 1;
+    fn next(&mut self) -> Option<Packet> {
+        if self.is_over {
+            return None;
         }
-        if count > 0 {
-            statement.extend(end.bytes());
-            self.push(sort, &statement);
+        let mut packet = Packet { is_first: !self.is_begun, ..Packet::default() };
+        if packet.is_first {
+            self.is_begun = true;
+            begin(self.epoch).iter().for_each(|statement| packet.add(Sort::Other, statement));
+            packet.add_list(Sort::Other, ADD_EVENTS, self.events.map(fields_of_events), "");
         }
-    }
-
-    /// Adds a statement to the last packet, or to a new one if it does not fit.
-    fn push(&mut self, sort: Sort, statement: &[u8]) {
-        match self.packets.last_mut() {
-            Some(packet)
-                if packet.text.is_empty() || packet.text.len() + statement.len() < self.bytes_max =>
-            {
-                packet.add(sort, statement);
-            }
-            _ => {
-                let mut packet = Packet::default();
-                packet.add(sort, statement);
-                self.packets.push(packet);
-            }
+        let mut left = self.left.len();
+        let is_alone = !packet.is_first;
+        self.add_writes(&mut packet, is_alone);
+        while left > self.left.len() && !self.left.is_empty() {
+            left = self.left.len();
+            self.add_writes(&mut packet, false);
         }
+        if self.left.is_empty() {
+            packet.add(Sort::Other, "COMMIT");
+            (packet.is_last, self.is_over) = (true, true);
+        }
+        Some(packet)
     }
 }
 
 impl Packet {
-    fn add(&mut self, sort: Sort, statement: &[u8]) {
+    fn add(&mut self, sort: Sort, statement: &str) {
         if !self.text.is_empty() {
             self.text.push(b';');
         }
-        self.text.extend(statement);
+        self.text.extend(statement.bytes());
         self.statements.push(sort);
     }
 
-    pub(super) fn statements(&self) -> usize {
-        self.statements.len()
+    /// Adds a statement over a list of rows, unless that is empty.
+    fn add_list<'w>(
+        &mut self,
+        sort: Sort,
+        start: &str,
+        rows: impl IntoIterator<Item = Vec<Field<'w>>>,
+        end: &str,
+    ) {
+        let mut is_begun = false;
+        for row in rows {
+            if std::mem::replace(&mut is_begun, true) {
+                self.text.extend(b", ");
+            } else {
+                self.add(sort, start);
+            }
+            write_row(&row, &mut self.text);
+        }
+        if is_begun {
+            self.text.extend(end.bytes());
+        }
     }
 
-    /// Sends it and reads the answers; `left` is how many statements have none yet.
+    /// Whether the statement that fails after so many answers is the commit.
+    pub(super) fn commits_after(&self, answered: usize) -> bool {
+        self.is_last && answered + 1 == self.statements.len()
+    }
+
+    /// The same of the beginning of the transaction.
+    pub(super) fn begins_after(&self, answered: usize) -> bool {
+        self.is_first && answered < BEGIN_STATEMENTS
+    }
+
+    /// Sends it and reads the answers, and counts them: the next statement is the one that an error of the server is about.
     pub(super) async fn send(
         &self,
         connection: &mut Conn,
-        left: &mut usize,
+        answered: &mut usize,
         answers: &mut Answers,
     ) -> Result<(), mysql_async::Error> {
         let mut results = connection.query_iter(self.text.as_slice()).await?;
         for sort in &self.statements {
-            // Now: with the last row of this answer the driver reads how the next one begins.
-            *left -= 1;
-            if *sort == Sort::Change {
-                answers.changed += results.affected_rows();
-            }
+            let changed = results.affected_rows();
             let rows = results.collect::<mysql_async::Row>().await?;
-            if *sort == Sort::Look {
-                answers.there.extend(rows);
+            *answered += 1;
+            match sort {
+                Sort::Look => answers.there.extend(rows),
+                Sort::Change => answers.changed += changed,
+                Sort::Other => {}
             }
         }
         Ok(())
     }
 }
 
+/// Most bytes of the text of a literal.
+fn text_bytes(bytes: &[u8]) -> usize {
+    bytes.len() + bytes.iter().filter(|byte| **byte == b'\'').count()
+}
+
+/// Most bytes of the text of a write.
+fn bytes_of(write: &Write) -> usize {
+    let row = match &write.change {
+        Change::Put(row) => {
+            let kv::Attributes { content_type, content_encoding, .. } = row.attributes();
+            let texts = [row.value(), content_type.as_bytes(), content_encoding.as_bytes()];
+            texts.map(text_bytes).iter().sum()
+        }
+        Change::Delete => 0,
+    };
+    // It stands in the look, too.
+    2 * text_bytes(write.key.as_bytes()) + row + ROW_BYTES
+}
+
 /// A value in a row.
 enum Field<'a> {
     Bytes(&'a [u8]),
-    Number(i64),
+    Number(u64),
     Null,
 }
 
-fn put_of(write: &Write, put: &Row) -> Vec<u8> {
-    let attributes = put.attributes();
-    row(&[
+fn fields_of_put(write: &Write) -> Option<Vec<Field<'_>>> {
+    let Change::Put(row) = &write.change else { return None };
+    let attributes = row.attributes();
+    Some(vec![
         Field::Bytes(write.key.as_bytes()),
-        Field::Bytes(put.value()),
+        Field::Bytes(row.value()),
         Field::Bytes(attributes.content_type.as_bytes()),
-        Field::Number(write.version.0 as i64),
+        Field::Number(write.version.0),
         Field::Bytes(attributes.content_encoding.as_bytes()),
-        attributes.expires.map_or(Field::Null, |at| Field::Number(at.0 as i64)),
+        attributes.expires.map_or(Field::Null, |at| Field::Number(at.0)),
     ])
 }
 
-fn row(fields: &[Field<'_>]) -> Vec<u8> {
-    let mut text = vec![b'('];
+fn fields_of_events(EventBlock { id, at, body }: &EventBlock) -> Vec<Field<'_>> {
+    vec![Field::Number(*id), Field::Number(at.0), Field::Bytes(body)]
+}
+
+fn write_row(fields: &[Field<'_>], text: &mut Vec<u8>) {
+    let brackets: [&[u8]; 2] = if fields.len() == 1 { [b"", b""] } else { [b"(", b")"] };
+    text.extend(brackets[0]);
     for (index, field) in fields.iter().enumerate() {
         if index > 0 {
             text.push(b',');
         }
         match field {
-            Field::Bytes(bytes) => quote(bytes, &mut text),
+            Field::Bytes(bytes) => quote(bytes, text),
             Field::Number(number) => text.extend(number.to_string().bytes()),
             Field::Null => text.extend(b"NULL"),
         }
     }
-    text.push(b')');
-    text
-}
-
-fn quoted(bytes: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(bytes.len() + 2);
-    quote(bytes, &mut text);
-    text
+    text.extend(brackets[1]);
 }
 
 /// Adds a literal. The sessions' SQL mode knows no backslashes, and their character set no characters of several bytes.
@@ -236,7 +291,7 @@ fn quote(bytes: &[u8], text: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kv::{Attributes, Key, Version};
+    use kv::{Attributes, Key, Row, Version};
 
     fn put(key: &str, value: &[u8]) -> Write {
         let (key, version) = (Key::new(key.as_bytes()).unwrap(), Version(7));
@@ -244,34 +299,52 @@ mod tests {
         Write { key, version, change: Change::Put(row) }
     }
 
-    fn texts(script: &Script) -> Vec<String> {
-        script.packets.iter().map(|packet| String::from_utf8_lossy(&packet.text).into_owned()).collect()
+    fn texts(script: Script<'_>) -> Vec<String> {
+        script.map(|packet| String::from_utf8_lossy(&packet.text).into_owned()).collect()
     }
 
     #[test]
     fn a_batch_is_one_packet_that_ends_with_its_commit() {
         let gone = Write { key: Key::new(b"c'd").unwrap(), version: Version(8), change: Change::Delete };
         let writes = [put("a", b"it''s; COMMIT"), put("b\\", b"\0\xff'"), gone];
-        let script = Script::of(5, &writes, None, 1 << 20);
-        let [text] = &texts(&script)[..] else { panic!() };
+        let [text] = &texts(Script::new(5, &writes, None, 1 << 20))[..] else { panic!() };
         assert!(
             text.starts_with("START TRANSACTION;SELECT ") && text.ends_with("IN ('c''d');COMMIT"),
             "{text}"
         );
         assert!(text.contains("epoch = 5 LOCK") && text.contains("IN ('a', 'b\\', 'c''d');"), "{text}");
-        assert_eq!(script.packets[0].statements(), 6);
         assert!(text.contains("('a','it''''s; COMMIT','',7,'',NULL), ('b\\',"), "{text}");
+        let packet = Script::new(5, &writes, None, 1 << 20).next().unwrap();
+        let commits: Vec<bool> = (0..6).map(|answered| packet.commits_after(answered)).collect();
+        assert_eq!(commits, [false, false, false, false, false, true]);
+        let begins: Vec<bool> = (0..6).map(|answered| packet.begins_after(answered)).collect();
+        assert_eq!(begins, [true, true, false, false, false, false]);
+        // Only events; and nothing but a delete.
+        let events = EventBlock { id: 9, at: kv::Timestamp(3), body: b"x".to_vec().into() };
+        let [text] = &texts(Script::new(5, &[], Some(&events), 1 << 20))[..] else { panic!() };
+        assert!(text.ends_with("VALUES (9,3,'x');COMMIT"), "{text}");
+        let [text] = &texts(Script::new(5, &writes[2..], None, 1 << 20))[..] else { panic!() };
+        assert!(!text.contains("version") && text.ends_with("IN ('c''d');COMMIT"), "{text}");
     }
 
     #[test]
     fn what_the_server_does_not_take_at_once_is_divided() {
         let writes: Vec<Write> = (0..2000).map(|n| put(&format!("k{n}"), &[b'\''; 100])).collect();
-        let script = Script::of(5, &writes, None, 64 << 10);
-        assert!(script.packets.len() > 6 && script.packet_bytes() < 64 << 10, "{}", script.packet_bytes());
-        let rows: usize = texts(&script).iter().map(|text| text.matches(",7,").count()).sum();
+        let packets = texts(Script::new(5, &writes, None, 64 << 10));
+        assert!(packets.len() > 6 && packets.iter().all(|text| text.len() < 64 << 10));
+        let rows: usize = packets.iter().map(|text| text.matches(",7,").count()).sum();
         assert_eq!(rows, writes.len());
-        // One row is sent whatever its size, by itself.
-        let script = Script::of(5, &[put("a", &[b'\''; 60_000])], None, 64 << 10);
-        assert_eq!((script.packets.len(), script.packet_bytes() > 120_000), (3, true));
+        let commits = packets.iter().filter(|text| text.ends_with(";COMMIT")).count();
+        assert_eq!((commits, packets.last().unwrap().ends_with(";COMMIT")), (1, true));
+        // One row is sent whatever its size.
+        let large = [put("a", &[b'\''; 60_000]), put("b", b"")];
+        let script = Script::new(5, &large, None, 64 << 10);
+        assert!(script.row_bytes() > 120_000);
+        let packets = texts(script);
+        assert_eq!(packets.iter().map(|text| text.matches("ON DUPL").count()).collect::<Vec<_>>(), [0, 1, 1]);
+        // One statement has few enough keys.
+        let many: Vec<Write> = (0..1024).map(|n| put(&format!("k{n}"), b"")).collect();
+        let [text] = &texts(Script::new(5, &many, None, 16 << 20))[..] else { panic!() };
+        assert_eq!(text.matches("ON DUPL").count(), 2);
     }
 }

@@ -10,8 +10,9 @@ use super::{EPOCH, of_another_type};
 use crate::sql::{Failure, Meaning, Step, overtaken};
 use kv::clock::boot_time;
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
+use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::{FromRow, Queryable};
-use mysql_async::{Conn, Params, Value, from_row_opt};
+use mysql_async::{Conn, OkPacket, Params, Value, from_row_opt};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,8 +129,8 @@ impl MysqlSession {
         Ok(rows)
     }
 
-    /// Waits for the commits that a read may have seen, by what it found: each key with the version of its row. `is_list`: any other
-    /// key may have been seen to be absent. Those of a later lease are not known, so there must not be one.
+    /// Waits for the commits that a read may have seen; see [`Commits::outlast`]. Those of a later lease are not known, so there must
+    /// not be one.
     async fn outlast(&mut self, found: &[(&Key, Option<Version>)], is_list: bool) -> Result<(), Failure> {
         if !self.commits.outlast(found, is_list).await {
             let why = "a commit that this read may have seen was lost".to_owned();
@@ -157,8 +158,8 @@ impl MysqlSession {
         if writes.is_empty() && events.is_none() {
             return Ok(Vec::new());
         }
-        let script = Script::of(self.epoch, writes, events, self.packet_bytes_max);
-        self.check_fit(script.packet_bytes())?;
+        let script = Script::new(self.epoch, writes, events, self.packet_bytes_max);
+        self.check_fit(script.row_bytes())?;
         let done = self.transact(script, writes).await;
         self.end_failed(done).await
     }
@@ -176,7 +177,7 @@ impl MysqlSession {
         }
     }
 
-    async fn transact(&mut self, script: Script, writes: &[Write]) -> Result<Vec<Found>, Error> {
+    async fn transact(&mut self, script: Script<'_>, writes: &[Write]) -> Result<Vec<Found>, Error> {
         let Answers { there, changed } = self.run(script, writes).await?;
         if let [write] = writes {
             // The count of one row says what a look would: 1 inserted, 2 replaced, 0 left as it is. A write of the same version
@@ -213,24 +214,30 @@ impl MysqlSession {
     }
 
     /// Sends a transaction with its commit.
-    async fn run(&mut self, script: Script, writes: &[Write]) -> Result<Answers, Error> {
-        let now = boot_time();
+    async fn run(&mut self, script: Script<'_>, writes: &[Write]) -> Result<Answers, Error> {
+        let (now, mut answers) = (boot_time(), Answers::default());
         let commit = self.commits.begin(Some(writes.iter().map(Traced::of).collect()));
-        let (mut answers, mut packets) = (Answers::default(), script.packets.into_iter().peekable());
-        while let Some(packet) = packets.next() {
-            let mut left = packet.statements();
-            let sent = in_time(packet.send(&mut self.connection, &mut left, &mut answers)).await;
+        for packet in script {
+            let mut answered = 0;
+            let sent = in_time(packet.send(&mut self.connection, &mut answered, &mut answers)).await;
             let Err(failure) = sent else { continue };
-            let failure = self.overtaken_or(failure);
             let has_ended = matches!(failure, Failure::Database(Meaning::Ended, _));
-            let error = match packets.peek() {
-                None if has_ended || left == 1 => self.commit_failed(failure),
-                _ => failure.of(&self.shown, Step::Write),
+            let error = if packet.is_last && has_ended || packet.commits_after(answered) {
+                self.commit_failed(failure)
+            } else if packet.begins_after(answered) {
+                self.overtaken_or(failure).of(&self.shown, Step::Write)
+            } else {
+                failure.of(&self.shown, Step::Write)
             };
             if error.kind() != Kind::Unknown {
                 commit.end();
             }
             return Err(error);
+        }
+        // Whoever answers fewer statements than were sent has not answered the commit.
+        let is_open = |ok: &OkPacket<'_>| ok.status_flags().contains(StatusFlags::SERVER_STATUS_IN_TRANS);
+        if self.connection.last_ok_packet().is_none_or(is_open) {
+            return Err(self.commit_failed(Failure::Database(Meaning::Ended, "there was no answer".into())));
         }
         commit.end();
         self.asked = now;
@@ -240,13 +247,13 @@ impl MysqlSession {
     /// Begins a transaction that no later lease can come before.
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         let now = boot_time();
-        let begun = in_time(self.connection.query_drop(begin(self.epoch))).await;
+        let begun = in_time(self.connection.query_drop(begin(self.epoch).join(";"))).await;
         begun.map_err(|failure| self.overtaken_or(failure))?;
         self.asked = now;
         Ok(())
     }
 
-    /// What the failure of a transaction was, which may be that of its beginning.
+    /// What it means that a transaction did not begin.
     fn overtaken_or(&self, failure: Failure) -> Failure {
         match failure {
             // Out of range.
@@ -317,7 +324,7 @@ impl MysqlSession {
         }
         let (shown, limit) = (&self.shown, self.packet_bytes_max);
         let message = format!(
-            "the store {shown} has no room for a row: {bytes} bytes and max_allowed_packet is {limit}; raise it there"
+            "the store {shown} has no room for a row: {bytes} bytes as SQL and max_allowed_packet is {limit}; raise it there"
         );
         Err(Error::new(Kind::Rejected, message))
     }

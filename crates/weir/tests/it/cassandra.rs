@@ -427,7 +427,8 @@ pub(crate) fn check_at(
     let (early_end, mut over) = (EarlyEnd::default(), 0);
     let report = load::run_until(&plan, &early_end, &mut |event| {
         if let LoadEvent::Bin { bin: 0.., report } = event {
-            over += report.attempts;
+            // Not those that are refused at once, because no node is there.
+            over += report.successes;
             if is_enough(over) {
                 early_end.request();
             }

@@ -9,6 +9,7 @@ use lab_run::harness::{Cluster, DatabaseOptions, DatabaseServer};
 use load::{Check, Plan};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,22 +40,27 @@ struct Failover {
     unavailable: Duration,
 }
 
-/// Kills the leader under load, with a server over a database of its own, and starts it again once another one leads.
-fn kill_leader(cluster: &mut Cluster, round: usize) -> Failover {
-    let (database, node) = (format!("round_{round}"), leader(cluster));
-    cluster.query(node, "postgres", &format!("CREATE DATABASE {database}")).unwrap();
-    let server = Server::start(&cluster.url_of(&database), &[]);
-    let mut register = Register::new("failover", server.address);
+/// Operations on a few keys, which are checked.
+fn under_check(server: SocketAddr) -> Plan {
     let mix = "get=30,put=20,delete=10,put_if_absent=10,compare_and_put=20,compare_and_delete=10";
-    let plan = Plan {
+    Plan {
         clients: 16,
         keys: Some(8),
         mix: Some(mix.parse().unwrap()),
         check_for: Some(Check::Linearizability),
         // A server without a store refuses at once.
         pacing: load::Pacing { think: "5ms".parse().unwrap(), ..load::Pacing::default() },
-        ..plan(server.address, "mixed")
-    };
+        ..plan(server, "mixed")
+    }
+}
+
+/// Kills the leader under load, with a server over a database of its own, and starts it again once another one leads.
+fn kill_leader(cluster: &mut Cluster, round: usize) -> Failover {
+    let (database, node) = (format!("round_{round}"), leader(cluster));
+    cluster.query(node, "postgres", &format!("CREATE DATABASE {database}")).unwrap();
+    let server = Server::start(&cluster.url_of(&database), &[]);
+    let mut register = Register::new("failover", server.address);
+    let plan = under_check(server.address);
     let (acknowledged, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let (mut enough, mut is_killed) = (WRITES, false);
     let (report, unavailable) = thread::scope(|scope| {
@@ -109,6 +115,43 @@ fn a_leader_that_is_killed_loses_no_acknowledged_write() {
             format!("leader killed {kills} times: unavailable {median:.1?} (median), {worst:.1?} (worst)");
         writeln!(std::io::stderr(), "{line}").unwrap();
     }
+}
+
+/// What a server has written to its store.
+fn writes_of(server: &Server) -> f64 {
+    server.client().stats()["weir_store_batch_size_sum{operation=\"write\"}"].as_f64().unwrap_or_default()
+}
+
+/// The active server is killed, a standby takes over, and goes on when the leader of its database is killed.
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn a_standby_and_then_another_leader_take_over() {
+    let mut cluster = cluster(true);
+    cluster.settle().unwrap();
+    let start = || Server::start(&cluster.url_of("postgres"), &["--standby"]);
+    let active = start();
+    let standbys = [start(), start()];
+    let plan = Plan {
+        urls: [&active, &standbys[0], &standbys[1]]
+            .map(|server| format!("http://{}", server.address).parse().unwrap())
+            .into(),
+        ..under_check(active.address)
+    };
+    let (mut active, mut enough) = (Some(active), f64::INFINITY);
+    let report = run_until(&plan, |_| {
+        let written = standbys.iter().map(writes_of).sum::<f64>();
+        if active.as_ref().is_some_and(|active| writes_of(active) >= WRITES as f64) {
+            active.take().map(Server::kill);
+        } else if enough.is_infinite() && written >= WRITES as f64 {
+            let node = leader(&cluster);
+            cluster.kill(node);
+            enough = written + 2.0 * WRITES as f64;
+        }
+        written >= enough
+    });
+    let checked = report.linearizability.unwrap();
+    assert_eq!((checked.violations, checked.not_decided), (0, 0), "{:#?}", checked.history);
+    assert!(checked.operations > 3 * WRITES, "{checked:?}");
 }
 
 /// The Patroni of the leader hangs, so another node is promoted; its PostgreSQL runs on and takes writes.

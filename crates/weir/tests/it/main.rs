@@ -40,6 +40,7 @@ mod load;
 mod load_gates;
 mod memory;
 mod many_keys;
+mod mariadb;
 mod open_loop;
 mod openapi;
 mod outputs;

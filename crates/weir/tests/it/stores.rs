@@ -16,7 +16,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-fn block_on<T>(work: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime().block_on(work)
 }
 
@@ -125,7 +125,7 @@ impl Blocker for MariaDbBlocker {
     }
 }
 
-async fn waiting_in_mariadb(connection: &mut mysql_async::Conn) -> i64 {
+pub(crate) async fn waiting_in_mariadb(connection: &mut mysql_async::Conn) -> i64 {
     // Not innodb_trx: it shows what it showed before to whoever asks more than ten times a second.
     let waiting = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'";
     let (_, waiting): (String, i64) = connection.query_first(waiting).await.unwrap().unwrap();
@@ -185,13 +185,13 @@ fn check_stale_writer<B: Blocker>(database: &DatabaseServer, hold_rows: impl FnO
     assert_eq!(third.client().get("/kv/b").status, 404);
 }
 
-fn put(name: &str, value: &[u8], version: u64) -> Write {
+pub(crate) fn put(name: &str, value: &[u8], version: u64) -> Write {
     let (key, version) = (Key::new(name.as_bytes()).unwrap(), Version(version));
     let row = Row::new(&key, "", value, version);
     Write { key, version, change: Change::Put(row) }
 }
 
-async fn value_of(session: &mut dyn Session, name: &str) -> Option<Vec<u8>> {
+pub(crate) async fn value_of(session: &mut dyn Session, name: &str) -> Option<Vec<u8>> {
     let rows = session.read(&[Key::new(name.as_bytes()).unwrap()]).await.unwrap();
     rows[0].as_ref().map(|row| row.value().to_vec())
 }
@@ -254,31 +254,6 @@ fn a_claim_of_mariadb_outlasts_a_write_that_is_under_way() {
         assert_eq!(ended.kind(), Kind::Unknown, "{ended}");
         let mut session = store.connect(second.epoch).await.unwrap();
         assert_eq!(value_of(session.as_mut(), "a").await, Some(b"old".to_vec()));
-    });
-}
-
-/// What waits for a row that another program has locked holds up no read, not even of its own keys.
-#[test]
-fn reads_of_mariadb_do_not_wait_for_a_write_that_waits() {
-    let mariadb = mariadb();
-    block_on(async {
-        let store = store::open(&mariadb.url()).unwrap();
-        let lease = store.acquire(Part::WHOLE).await.unwrap();
-        let version = Version::first_of(lease.epoch).0;
-        let mut writer = store.connect(lease.epoch).await.unwrap();
-        let mut reader = store.connect(lease.epoch).await.unwrap();
-        writer.write(&[put("a", b"old", version + 1)]).await.unwrap();
-        let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
-        somebody.query_drop("START TRANSACTION; SELECT * FROM weir_kv FOR UPDATE").await.unwrap();
-        let writes = [put("a", b"new", version + 2), put("b", b"new", version + 3)];
-        let under_way = tokio::spawn(async move { writer.write(&writes).await });
-        while waiting_in_mariadb(&mut somebody).await == 0 {}
-        assert_eq!(value_of(reader.as_mut(), "a").await, Some(b"old".to_vec()));
-        assert_eq!(value_of(reader.as_mut(), "b").await, None);
-        assert!(!under_way.is_finished());
-        somebody.query_drop("COMMIT").await.unwrap();
-        assert_eq!(under_way.await.unwrap().unwrap(), [Found::Present, Found::Absent]);
-        assert_eq!(value_of(reader.as_mut(), "b").await, Some(b"new".to_vec()));
     });
 }
 
@@ -360,7 +335,7 @@ fn values_that_fit_into_mariadbs_packets_are_kept_and_others_refused_with_the_se
         let lease = store.acquire(Part::WHOLE).await.unwrap();
         let mut session = store.connect(lease.epoch).await.unwrap();
         let large = |fill: u8, mib: usize| vec![fill; mib << 20];
-        // BatchGuard more than a packet, and one of them more than the protocol's.
+        // Together more than a packet, and one of them more than the protocol's.
         let batch = [put("a", &large(1, 14), 1), put("b", &large(2, 20), 1), put("c", &large(3, 14), 1)];
         session.write(&batch).await.unwrap();
         for (name, fill, mib) in [("a", 1, 14), ("b", 2, 20), ("c", 3, 14)] {
@@ -502,7 +477,7 @@ fn a_start_that_cannot_listen_takes_no_epoch() {
 }
 
 /// Asks a database from a thread that has no runtime yet.
-fn ask(database: &DatabaseServer, sql: &str) {
+pub(crate) fn ask(database: &DatabaseServer, sql: &str) {
     std::thread::scope(|scope| scope.spawn(|| database.ask(sql).unwrap()).join()).unwrap();
 }
 

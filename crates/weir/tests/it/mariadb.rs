@@ -1,0 +1,70 @@
+//! Batches of writes over MariaDB: one packet with its commit, and what reads see of them meanwhile.
+
+use crate::stores::{ask, block_on, put, value_of, waiting_in_mariadb};
+use crate::support::mariadb;
+use kv::Version;
+use mysql_async::prelude::Queryable;
+use store::{self, Found, Kind, Part};
+
+/// What waits for a row that another program has locked holds up no read, not even of its own keys.
+#[test]
+fn reads_of_mariadb_do_not_wait_for_a_write_that_waits() {
+    let mariadb = mariadb();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let version = Version::first_of(lease.epoch).0;
+        let mut writer = store.connect(lease.epoch).await.unwrap();
+        let mut reader = store.connect(lease.epoch).await.unwrap();
+        writer.write(&[put("a", b"old", version + 1)]).await.unwrap();
+        let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
+        somebody.query_drop("START TRANSACTION; SELECT * FROM weir_kv FOR UPDATE").await.unwrap();
+        let writes = [put("a", b"new", version + 2), put("b", b"new", version + 3)];
+        let under_way = tokio::spawn(async move { writer.write(&writes).await });
+        while waiting_in_mariadb(&mut somebody).await == 0 {}
+        assert_eq!(value_of(reader.as_mut(), "a").await, Some(b"old".to_vec()));
+        assert_eq!(value_of(reader.as_mut(), "b").await, None);
+        assert!(!under_way.is_finished());
+        somebody.query_drop("COMMIT").await.unwrap();
+        assert_eq!(under_way.await.unwrap().unwrap(), [Found::Present, Found::Absent]);
+        assert_eq!(value_of(reader.as_mut(), "b").await, Some(b"new".to_vec()));
+    });
+}
+
+/// A batch goes to MariaDB as one packet with its commit. What the database refuses of it was not written, and the session goes on.
+#[test]
+fn what_mariadb_refuses_of_a_batch_is_known_not_to_have_happened() {
+    let mariadb = mariadb();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let version = Version::first_of(lease.epoch).0;
+        let mut session = store.connect(lease.epoch).await.unwrap();
+        let trigger = "CREATE TRIGGER no BEFORE INSERT ON weir_kv FOR EACH ROW
+            IF NEW.`key` = 'bad' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF";
+        ask(&mariadb, trigger);
+        for writes in
+            [vec![put("bad", b"1", version)], vec![put("a", b"1", version), put("bad", b"1", version)]]
+        {
+            let refused = session.write(&writes).await.unwrap_err();
+            assert_eq!(refused.kind(), Kind::Rejected, "{refused}");
+        }
+        assert_eq!(value_of(session.as_mut(), "a").await, None);
+        session.write(&[put("a", b"2", version + 1), put("b", b"2", version + 2)]).await.unwrap();
+
+        let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
+        somebody.query_drop("START TRANSACTION; SELECT * FROM weir_kv FOR UPDATE").await.unwrap();
+        // In vain, for the five seconds that a statement waits for a lock.
+        for writes in [
+            vec![put("a", b"3", version + 3)],
+            vec![put("a", b"3", version + 3), put("c", b"3", version + 4)],
+        ] {
+            let late = session.write(&writes).await.unwrap_err();
+            assert_eq!(late.kind(), Kind::Retry, "{late}");
+        }
+        somebody.query_drop("COMMIT").await.unwrap();
+        assert_eq!(value_of(session.as_mut(), "a").await, Some(b"2".to_vec()));
+        session.write(&[put("a", b"4", version + 5)]).await.unwrap();
+        assert_eq!(value_of(session.as_mut(), "a").await, Some(b"4".to_vec()));
+    });
+}
