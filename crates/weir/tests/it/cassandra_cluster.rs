@@ -116,35 +116,6 @@ fn reads_of_one_node_are_found_to_be_stale() {
     assert!(checked.violations > 0 && !checked.history.is_empty(), "{checked:?}");
 }
 
-/// One that comes and goes is no failure: its clients are told by the balancer, and those of the other notice nothing.
-#[test]
-#[ignore = "takes minutes: make test-long"]
-fn a_server_that_comes_and_goes_disturbs_no_other() {
-    let (cluster, servers) = cluster("");
-    let url = cluster.url("weir");
-    let over = AtomicU64::new(0);
-    let is_done = AtomicBool::new(false);
-    let report = thread::scope(|scope| {
-        scope.spawn(|| {
-            let _done = Done(&is_done);
-            for _ in 0..5 {
-                let third = Server::start(&url, &[]);
-                let enough = over.load(Relaxed) + CALM;
-                assert_eq!(third.client().put("/kv/third", b"x").status / 100, 2);
-                until("the cluster serves", || over.load(Relaxed) > enough);
-                drop(third);
-            }
-        });
-        check_until(&servers, MIXED, 16, 64, |now| {
-            over.store(now, Relaxed);
-            is_done.load(Relaxed)
-        })
-    });
-    assert!(report.errors.is_empty(), "{:?}", report.errors);
-    let checked = report.linearizability.unwrap();
-    assert_eq!((checked.violations, checked.not_decided), (0, 0), "{:#?}", checked.history);
-}
-
 const PROXY_FILE: &str = "haproxy-servers.cfg";
 
 /// Servers behind HAProxy are added and removed as docs/operations.md says, while clients read and write.
