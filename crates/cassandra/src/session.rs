@@ -239,11 +239,15 @@ impl CassandraSession {
         outcome(&rows?)
     }
 
-    /// The same, and if nobody says whether it was applied, the row is asked.
-    async fn apply_for_sure(&self, write: &Write, condition: Condition) -> Result<Result<(), Known>, Failed> {
+    /// The same, and if nobody says whether it was applied, the row is asked, and what it was when the write was sent again is given.
+    async fn apply_for_sure(
+        &self,
+        write: &Write,
+        condition: Condition,
+    ) -> Result<Result<Option<Known>, Known>, Failed> {
         match self.apply(write, condition).await {
             Err(failed) if failed.meaning == Meaning::Unknown => self.settle(write, condition, failed).await,
-            answered => answered,
+            answered => Ok(answered?.map(|()| None)),
         }
     }
 
@@ -255,27 +259,27 @@ impl CassandraSession {
         write: &Write,
         mut condition: Condition,
         unknown: Failed,
-    ) -> Result<Result<(), Known>, Failed> {
+    ) -> Result<Result<Option<Known>, Known>, Failed> {
         let is_blind = matches!(condition, Condition::Older(_));
+        let mut replaced = None;
         for _ in 0..TRIES_MAX {
             self.conflicts.lost.add(1);
-            let Ok(columns) = self.columns(&self.statements.read_serial, &write.key).await else { break };
+            // Reads, too, get into the way of each other.
+            let Ok(columns) = self.columns(&self.statements.read_serial, &write.key).await else { continue };
             let known = Known { version: columns.0, expires: columns.1 };
             match known.version.cmp(&Some(number_of(write.version))) {
-                Ordering::Equal if is_of(&columns, &write.change) => return Ok(Ok(())),
+                Ordering::Equal if is_of(&columns, &write.change) => return Ok(Ok(replaced)),
                 Ordering::Less => {}
                 _ => break,
             }
             condition = match condition {
-                Condition::Older(now) if known.is_live(now) => Condition::Same(known.version),
-                Condition::Same(seen) if known.version == seen => condition,
                 // What it was to replace never comes back.
-                Condition::Same(_) if !is_blind => return Ok(Err(known)),
-                // It may still replace what others put there with a lower version.
-                _ => break,
+                Condition::Same(seen) if !is_blind && known.version != seen => return Ok(Err(known)),
+                _ => Condition::Same(known.version),
             };
+            replaced = Some(known);
             match self.apply(write, condition).await {
-                Ok(Ok(())) => return Ok(Ok(())),
+                Ok(Ok(())) => return Ok(Ok(replaced)),
                 Ok(Err(_)) => {}
                 Err(failed) if failed.meaning == Meaning::Unknown => {}
                 Err(_) => break,
@@ -289,7 +293,7 @@ impl CassandraSession {
         let now = self.clock.now().0 as i64;
         let version = number_of(write.version);
         let known = match self.apply_for_sure(write, Condition::Older(now)).await? {
-            Ok(()) => return Ok(Ok(Found::Present)),
+            Ok(replaced) => return Ok(Ok(Found::present(replaced.is_none_or(|known| known.is_live(now))))),
             Err(known) => known,
         };
         if !known.is_live(now) && write.change == Change::Delete {
@@ -300,7 +304,7 @@ impl CassandraSession {
         }
         // Nothing is there, or only the version of what is gone.
         let applied = self.apply_for_sure(write, Condition::Same(known.version)).await?;
-        Ok(applied.map(|()| Found::Absent))
+        Ok(applied.map(|_| Found::Absent))
     }
 
     /// Writes what was decided by `known`, if that is still so.
@@ -310,7 +314,7 @@ impl CassandraSession {
             return Ok(Ok(Found::Absent));
         }
         let applied = self.apply_for_sure(write, Condition::Same(known.version)).await?;
-        Ok(applied.map(|()| Found::present(is_there)))
+        Ok(applied.map(|_| Found::present(is_there)))
     }
 
     async fn write_one(&self, write: &Write) -> Result<Found, Error> {

@@ -140,8 +140,8 @@ fn a_standby_and_then_another_leader_take_over() {
     let (mut active, mut enough) = (Some(active), f64::INFINITY);
     let report = run_until(&plan, |_| {
         let written = standbys.iter().map(writes_of).sum::<f64>();
-        if active.as_ref().is_some_and(|active| writes_of(active) >= WRITES as f64) {
-            active.take().map(Server::kill);
+        if let Some(active) = active.take_if(|active| writes_of(active) >= WRITES as f64) {
+            active.kill();
         } else if enough.is_infinite() && written >= WRITES as f64 {
             let node = leader(&cluster);
             cluster.kill(node);
