@@ -3,7 +3,6 @@
 //! The server stops at the first statement that fails. So the commit at the end happens only after everything before it, and that
 //! begins with a look at the epoch which fails if it is another one.
 
-use super::session::STATEMENT_KEYS_MAX;
 use crate::EventBlock;
 use kv::{Change, Write};
 use mysql_async::Conn;
@@ -24,6 +23,8 @@ const PUT_OVER: &str = " ON DUPLICATE KEY UPDATE
     version = GREATEST(version, VALUES(version))";
 const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body) VALUES ";
 
+/// Most keys in one statement. MariaDB makes a temporary table of lists of a thousand.
+pub(super) const STATEMENT_KEYS_MAX: usize = 512;
 /// Most bytes in one packet, unless one row has more: the protocol divides larger ones.
 const PACKET_BYTES_MAX: usize = 15 << 20;
 /// What is left free of what the server takes.

@@ -5,7 +5,7 @@
 
 use super::super::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 use super::commits::{Commits, Traced};
-use super::script::{Answers, Script, begin};
+use super::script::{Answers, STATEMENT_KEYS_MAX, Script, begin};
 use super::{EPOCH, of_another_type};
 use crate::sql::{Failure, Meaning, Step, overtaken};
 use kv::clock::boot_time;
@@ -36,8 +36,6 @@ const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > ? ORDER BY
 const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= ?";
 const CLEAR: &str = "DELETE FROM weir_kv; DELETE FROM weir_events";
 
-/// Most keys in one statement. MariaDB makes a temporary table of lists of a thousand.
-pub(super) const STATEMENT_KEYS_MAX: usize = 512;
 /// What a statement adds to the bytes of one row at most.
 const OVERHEAD_BYTES: usize = 1024;
 /// More than there are lengths of lists, for each kind of statement.
