@@ -103,7 +103,7 @@ def main(before, after, rounds=5, rtt_ms=0.0):
         for number in range(int(rounds)):
             for level in LEVELS:
                 for which in (0, 1) if number % 2 else (1, 0):
-                    load = ["taskset", "-c", "1", after, "load", f"http://127.0.0.1:{servers[which]}", "put_only", "--keys", "1000",
+                    load = ["taskset", "-c", "1", after, "load", f"http://127.0.0.1:{servers[which]}", "--workload", "put_only", "--keys", "1000",
                             "--clients", str(level), "--warmup", "500ms", "--duration", "2s", "--json"]
                     run = subprocess.run(load, capture_output=True, check=True)
                     found.setdefault(level, ([], []))[which].append(json.loads(run.stdout)["goodput_rps"])
