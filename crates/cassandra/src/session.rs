@@ -261,14 +261,15 @@ impl CassandraSession {
         unknown: Failed,
     ) -> Result<Result<Option<Known>, Known>, Failed> {
         let is_blind = matches!(condition, Condition::Older(_));
-        let mut replaced = None;
+        // Whether a row that has the version may have taken the place of nothing: then nobody knows whether the key was there.
+        let mut may_be_new = false;
         for _ in 0..TRIES_MAX {
             self.conflicts.lost.add(1);
             // Reads, too, get into the way of each other.
             let Ok(columns) = self.columns(&self.statements.read_serial, &write.key).await else { continue };
             let known = Known { version: columns.0, expires: columns.1 };
             match known.version.cmp(&Some(number_of(write.version))) {
-                Ordering::Equal if is_of(&columns, &write.change) => return Ok(Ok(replaced)),
+                Ordering::Equal if is_of(&columns, &write.change) && !may_be_new => return Ok(Ok(None)),
                 Ordering::Less => {}
                 _ => break,
             }
@@ -277,11 +278,12 @@ impl CassandraSession {
                 Condition::Same(seen) if !is_blind && known.version != seen => return Ok(Err(known)),
                 _ => Condition::Same(known.version),
             };
-            replaced = Some(known);
             match self.apply(write, condition).await {
-                Ok(Ok(())) => return Ok(Ok(replaced)),
+                Ok(Ok(())) => return Ok(Ok(Some(known))),
                 Ok(Err(_)) => {}
-                Err(failed) if failed.meaning == Meaning::Unknown => {}
+                Err(failed) if failed.meaning == Meaning::Unknown => {
+                    may_be_new |= is_blind && !known.is_live(self.clock.now().0 as i64);
+                }
                 Err(_) => break,
             }
         }
