@@ -427,7 +427,12 @@ impl Log {
     /// `purpose` may have it, it is the reserve.
     fn next_file(&self, writer: &mut Writer, least: u64, purpose: Purpose) -> Result<(File, u64), Error> {
         let (next, reserve) = (self.directory.join(NEXT), self.directory.join(RESERVE));
-        let mut file = files::allocate(&next, self.segment_bytes(least));
+        // What an attempt that failed has written would follow what is written now.
+        let absent = fs::remove_file(&next).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        });
+        let mut file = absent.and_then(|()| files::allocate(&next, self.segment_bytes(least)));
         if file.is_err() && purpose == Purpose::Free {
             // Nothing more is written to the last segment. If it keeps what it does not use, there is only less space.
             let _ = writer.file.set_len(writer.offset);

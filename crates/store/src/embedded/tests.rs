@@ -244,6 +244,24 @@ fn the_last_batch_is_written_anew_when_the_store_is_opened() {
     assert!(place_of(&before, b"irst value") < ends && !fs::read(&before).unwrap().ends_with(b"last value"));
 }
 
+/// An opening that failed before its segment had a name leaves a file, with a copy of a batch that may then be lost.
+#[test]
+fn a_batch_that_was_read_as_absent_does_not_come_back_out_of_a_failed_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    let (path, flushed) = (newest(&directory), fs::read(newest(&directory)).unwrap());
+    log.write(&[put(0, b"not flushed")]).unwrap();
+    drop(log);
+    drop(log_in(&directory).unwrap());
+    let unnamed = fs::read(newest(&directory)).unwrap();
+    fs::remove_file(newest(&directory)).unwrap();
+    fs::write(&path, flushed).unwrap();
+    fs::write(directory.path().join("next"), unnamed).unwrap();
+    for _ in 0..2 {
+        assert_eq!(rows(&log_in(&directory).unwrap(), 1), [None]);
+    }
+}
+
 /// What the log says of itself was written anew behind what it says now, if it was the last batch.
 #[test]
 fn each_opening_begins_an_epoch_also_after_space_was_given_back() {
