@@ -7,8 +7,8 @@
 use super::hit_lease::HITS_END;
 use super::{Leaving, Observer, Shared, Status, start_thread};
 use crate::{Error, EventBlock, Kind, Lease, Part, Role};
-use kv::Version;
 use kv::clock::boot_time;
+use kv::{Timestamp, Version};
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -209,13 +209,18 @@ impl Owner {
                 return None;
             }
             let since = Instant::now();
-            match self.acquire().await {
+            let (lease, longest) = match self.claim().await {
+                // If it is of no use, it has cost an epoch.
+                Ok(lease) => (self.open(lease).await, SETTLED),
+                Err(error) => (Err(error), PAUSE_MAX),
+            };
+            match lease {
                 Ok(lease) => return Some(lease),
                 Err(error) => {
                     pause = match error.kind() {
                         Kind::Ending => PAUSE_MIN,
                         Kind::Taken if self.shared.config.is_standby => STANDBY_PAUSE,
-                        _ => (pause * 2).min(PAUSE_MAX),
+                        _ => (pause * 2).min(longest),
                     };
                     // The attempts go on several times a second, most for the same reason.
                     let status = self.status_after(&error, since);
@@ -229,12 +234,12 @@ impl Owner {
     }
 
     /// Reads the events that the store keeps.
-    async fn open_events(&self, lease: &Lease) -> Result<(), Error> {
+    async fn open_events(&self, epoch: u64, now: Timestamp) -> Result<(), Error> {
         let Shared { store, events, .. } = &*self.shared;
-        let first = Version::first_of(lease.epoch).0;
+        let first = Version::first_of(epoch).0;
         let mut blocks: Vec<EventBlock> = Vec::new();
         if store.capabilities().has_events {
-            let mut session = store.connect(lease.epoch).await?;
+            let mut session = store.connect(epoch).await?;
             loop {
                 let more = session.events(blocks.last().map_or(0, |block| block.id)).await?;
                 if more.is_empty() {
@@ -242,7 +247,7 @@ impl Owner {
                 }
                 blocks.extend(more);
             }
-            if let Some(marker) = events.mark(&blocks, first, lease.now) {
+            if let Some(marker) = events.mark(&blocks, first, now) {
                 match session.write_with(&[], Some(&marker)).await {
                     Ok(_) => blocks.push(marker),
                     // As with a full disk: nothing that happened before can be told then, but what must not happen twice is known.
@@ -256,11 +261,19 @@ impl Owner {
     }
 
     async fn acquire(&self) -> Result<Lease, Error> {
+        self.open(self.claim().await?).await
+    }
+
+    async fn claim(&self) -> Result<Lease, Error> {
         let part = match self.shared.config.role {
             Role::Store(part) => part,
             Role::Replica => Part::WHOLE,
         };
-        let mut lease = self.shared.store.acquire(part).await?;
+        self.shared.store.acquire(part).await
+    }
+
+    /// Does with a new lease what has to be done before anything is served.
+    async fn open(&self, mut lease: Lease) -> Result<Lease, Error> {
         let acquired = Instant::now();
         // Before anything else takes time.
         self.shared.clock.advance_to(lease.now);
@@ -272,7 +285,16 @@ impl Owner {
             return Err(Error::new(Kind::Config, message));
         }
         if let Role::Store(_) = self.shared.config.role {
-            self.open_events(&lease).await?;
+            let mut opened = pin!(self.open_events(lease.epoch, lease.now));
+            // A long log takes long, and the database would end the owner's session if that were silent meanwhile.
+            loop {
+                tokio::select! {
+                    opened = &mut opened => break opened?,
+                    () = tokio::time::sleep(CONFIRM_PAUSE) => {
+                        confirm_once(lease.owner.as_deref_mut(), &self.shared, false).await?;
+                    }
+                }
+            }
             self.wait_for_hits_to_end(&lease, acquired).await;
         }
         // So that the first hit need not wait for the next confirmation.

@@ -571,3 +571,53 @@ fn a_watcher_waits_with_so_many_bytes_of_events_and_reads_the_rest_from_the_bloc
         }
     }
 }
+
+/// A store whose events can be read only once its lease was confirmed.
+struct LongLog {
+    store: Scripted,
+    confirmed: Arc<tokio::sync::Semaphore>,
+}
+
+struct Confirmed(Arc<tokio::sync::Semaphore>);
+
+impl crate::Owner for Confirmed {
+    fn confirm(&mut self) -> Answer<'_, ()> {
+        self.0.close();
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn release(&mut self) -> Answer<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+impl Store for LongLog {
+    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
+        let owner = Confirmed(Arc::clone(&self.confirmed));
+        let lease = self.store.acquire(part);
+        Box::pin(async { Ok(Lease { owner: Some(Box::new(owner)), ..lease.await? }) })
+    }
+
+    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
+        Box::pin(async move {
+            // It is never given, and ends when the semaphore is closed.
+            let confirmed = tokio::time::timeout(Duration::from_secs(30), self.confirmed.acquire()).await;
+            confirmed.map(drop).map_err(|_| Error::new(Kind::Unavailable, "the session was idle"))?;
+            self.store.connect(epoch).await
+        })
+    }
+
+    fn workers(&self) -> Workers {
+        self.store.workers()
+    }
+}
+
+/// The database ends a session that is silent for long, and the lease was lost before it began, again and again.
+#[test]
+fn a_lease_is_confirmed_while_a_long_log_is_read() {
+    let (store, stage) = Scripted::new();
+    answer_all(stage);
+    let store = LongLog { store, confirmed: Arc::new(tokio::sync::Semaphore::new(0)) };
+    let batcher = Batcher::start(Box::new(store), Config::default(), Arc::new(())).unwrap();
+    write(&batcher, "a=1").recv().unwrap().unwrap();
+}
