@@ -1,10 +1,11 @@
 //! A store in this process's memory: what the lab measures the tiers above with, and the model in tests.
 
 use super::{Answer, Error, EventBlock, Found, Kind, Lease, Listed, Listing, Part, Session, Store, Workers};
-use kv::{Change, Key, Row, Timestamp, Write};
+use kv::{Change, Key, Row, Timestamp, Version, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::{pending, ready};
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,11 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) fn open(url: &str) -> Result<Memory, Error> {
         match url {
-            "memory:" => Ok(Memory::default()),
+            "memory:" => {
+                // So that the next process hardly gives the same versions to other values.
+                let epoch = RandomState::new().hash_one(()) % (Version::EPOCH_MAX / 2);
+                Ok(Memory { epoch: AtomicU64::new(epoch), ..Memory::default() })
+            }
             _ => Err(Error::new(Kind::Config, "memory: takes nothing behind it; write memory:")),
         }
     }
@@ -108,6 +113,12 @@ mod tests {
     #[tokio::test]
     async fn the_memory_store_keeps_the_contract() {
         super::super::contract::all(super::super::open("memory:").unwrap().as_ref()).await;
+    }
+
+    #[tokio::test]
+    async fn the_next_process_gives_other_versions() {
+        let epoch = async || super::super::open("memory:").unwrap().acquire(Part::WHOLE).await.unwrap().epoch;
+        assert_ne!([epoch().await, epoch().await], [epoch().await, epoch().await]);
     }
 
     /// Each write read before, and all rows were looked through once a second.

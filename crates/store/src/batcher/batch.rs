@@ -133,7 +133,7 @@ impl Group {
             if let Some(Idempotency { id, digest }) = request.idempotency {
                 made.push((id, Repeat { digest, version, existed: now.is_some() }));
             }
-            now = next.clone();
+            now = next.clone().filter(|row| !row.is_expired(clock));
             *decision = Decision::Applies(version, next);
         }
         // Lifetimes that were changed, and changed back.

@@ -258,7 +258,9 @@ async fn apply<'s>(
             }
         };
         let change = row.clone().map_or(Change::Delete, Change::Put);
-        let existed = std::mem::replace(now, row.clone()).is_some();
+        // Its end may be past: for those behind it the key is absent.
+        let has_ended = row.as_ref().is_some_and(|row| row.is_expired(&shared.clock));
+        let existed = std::mem::replace(now, row.clone().filter(|_| !has_ended)).is_some();
         let event = match &row {
             Some(_) => Some(EventKind::Put),
             None => existed.then_some(EventKind::Delete),
@@ -270,6 +272,9 @@ async fn apply<'s>(
         }
         if event.is_some() {
             Record { event, key: key.as_bytes(), version, existed, idempotency: None }.add_to(&mut body);
+        }
+        if has_ended {
+            expired.insert(key.clone());
         }
         if let Some((_, before)) = writes.insert(key, (Write { key: key.clone(), version, change }, index))
             && let AtomicAnswer::Written(Written::Applied { superseded, .. }) = &mut answers[before]

@@ -226,6 +226,26 @@ fn pairs_over_kills(store: &str) {
     }
 }
 
+/// To the lines behind it as to anybody later.
+#[test]
+fn a_value_that_has_ended_before_it_is_written_is_absent() {
+    let server = Server::start("memory:", &[]);
+    let mut client = server.client();
+    for (key, query) in [("a", ""), ("b", "?atomic=true")] {
+        let lines = [
+            json!({ "op": "put", "key": key, "value": "1", "expires": "2020-01-01T00:00:00Z" }),
+            json!({ "op": "get", "key": key }),
+            json!({ "op": "put", "key": key, "value": "2", "if_none_match": "*" }),
+            json!({ "op": "get", "key": key }),
+        ];
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let answer = client.ask("POST", &format!("/batch{query}"), &[], text.as_bytes()).unwrap();
+        let status = |line: &str| serde_json::from_str::<Json>(line).unwrap()["status"].as_u64();
+        let said: Vec<_> = answer.text().lines().take(4).map(status).collect();
+        assert_eq!(said, [Some(201), Some(404), Some(201), Some(200)], "{query}: {answer:?}");
+    }
+}
+
 #[test]
 fn no_kill_leaves_a_part_of_an_atomic_batch() {
     let directory = tempfile::tempdir().unwrap();
