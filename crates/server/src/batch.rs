@@ -5,8 +5,9 @@ use crate::data::DataWriter;
 use crate::error::Failure;
 use crate::head::{content_encoding, content_type, ttl};
 use crate::json::{self, Etag, Members};
+use crate::reply::mark;
 use crate::routes::{if_match, unless};
-use crate::tiered::{Tiered, WriteError, WriteTerms};
+use crate::tiered::{Read, Tiered, WriteError, WriteTerms};
 use crate::timeouts::End;
 use crate::tokens::Verb;
 use crate::wire::Stream;
@@ -114,17 +115,21 @@ impl What {
 type Answered = Result<LineAnswer, Failure>;
 
 enum LineAnswer {
-    Row(Row),
+    Row(Row, Mark),
     /// What was written, or is as it was.
     Other {
         status: u16,
         version: Option<Version>,
+        mark: Mark,
     },
 }
 
+/// How a read was served that may be old.
+type Mark = Option<Cow<'static, str>>;
+
 impl LineAnswer {
     fn row(&self) -> Option<&Row> {
-        if let LineAnswer::Row(row) = self { Some(row) } else { None }
+        if let LineAnswer::Row(row, _) = self { Some(row) } else { None }
     }
 }
 
@@ -265,7 +270,7 @@ pub(super) async fn perform<S: Stream>(
         {
             worker.metrics.hits[shard].add(1);
             match held.take(row.bytes()) {
-                Ok(_until_sent) => answers.push(shown(row, only_if, unless.as_ref())).await?,
+                Ok(_until_sent) => answers.push(shown(row, None, only_if, unless.as_ref())).await?,
                 Err(failure) => answers.push(Err(failure)).await?,
             }
             continue;
@@ -320,7 +325,7 @@ async fn together(
         }
         AtomicOutcome::Applied(applied) => {
             let answer = |(answer, unless): (AtomicAnswer, Option<Precondition>)| match answer {
-                AtomicAnswer::Read(Some(row)) => shown(row, &Precondition::None, unless.as_ref()),
+                AtomicAnswer::Read(Some(row)) => shown(row, None, &Precondition::None, unless.as_ref()),
                 AtomicAnswer::Read(None) => Err(Failure::absent()),
                 AtomicAnswer::Dropped => Err(Full.into()),
                 AtomicAnswer::Written(Written::Applied { version, existed, row: Some(_), .. }) => {
@@ -345,10 +350,15 @@ impl<S: Stream> Answers<'_, '_, S> {
         match answer {
             Ok(answer) => {
                 let members = match &answer {
-                    LineAnswer::Row(row) => Members { status: Some(200), ..Members::of(row) },
-                    LineAnswer::Other { status, version } => {
-                        Members { status: Some(*status), etag: version.map(Etag), ..Members::default() }
+                    LineAnswer::Row(row, mark) => {
+                        Members { status: Some(200), cache_status: mark.as_deref(), ..Members::of(row) }
                     }
+                    LineAnswer::Other { status, version, mark } => Members {
+                        status: Some(*status),
+                        etag: version.map(Etag),
+                        cache_status: mark.as_deref(),
+                        ..Members::default()
+                    },
                 };
                 self.out.push_object(&members, answer.row().map(Row::value)).await?;
                 self.out.push(b"\n").await
@@ -375,8 +385,11 @@ impl<S: Stream> Answers<'_, '_, S> {
             match done {
                 Done::Answered(answer, _until_sent) => self.push(answer).await?,
                 Done::Deferred { key, only_if, unless } => {
-                    match read(worker, &key).await.and_then(|row| Ok((held.take(row.bytes())?, row))) {
-                        Ok((_until_sent, row)) => self.push(shown(row, &only_if, unless.as_ref())).await?,
+                    let read = read(worker, &key).await;
+                    match read.and_then(|(row, mark)| Ok((held.take(row.bytes())?, row, mark))) {
+                        Ok((_until_sent, row, mark)) => {
+                            self.push(shown(row, mark, &only_if, unless.as_ref())).await?;
+                        }
                         Err(failure) => self.push(Err(failure)).await?,
                     }
                 }
@@ -481,11 +494,13 @@ async fn one<'h>(
     let done = match what {
         What::Get { only_if, unless } => {
             let read = read(worker, &key).await;
-            if read.as_ref().is_ok_and(|row| held.is_above_share(row.bytes())) {
+            if read.as_ref().is_ok_and(|(row, _)| held.is_above_share(row.bytes())) {
                 return Done::Deferred { key, only_if, unless };
             }
-            return match read.and_then(|row| Ok((held.take(row.bytes())?, row))) {
-                Ok((part, row)) => Done::Answered(shown(row, &only_if, unless.as_ref()), Some(part)),
+            return match read.and_then(|(row, mark)| Ok((held.take(row.bytes())?, row, mark))) {
+                Ok((part, row, mark)) => {
+                    Done::Answered(shown(row, mark, &only_if, unless.as_ref()), Some(part))
+                }
                 Err(failure) => Done::Answered(Err(failure), None),
             };
         }
@@ -507,13 +522,17 @@ async fn one<'h>(
     Done::Answered(done.map_err(Failure::of_write), None)
 }
 
-async fn read(worker: &Rc<Worker>, key: &Key) -> Result<Row, Failure> {
+async fn read(worker: &Rc<Worker>, key: &Key) -> Result<(Row, Mark), Failure> {
     let Shared { tiers, batch_reads, .. } = &*worker.shared;
     // It is never closed.
     let _permit = batch_reads.acquire().await;
-    let read = tiers.get(key).await.map_err(|error| Failure::of_read(&error))?;
-    worker.count_late_hit(key, read.served);
-    read.row.ok_or_else(Failure::absent)
+    let Read { row, served, .. } = tiers.get(key).await.map_err(|error| Failure::of_read(&error))?;
+    worker.count_late_hit(key, served);
+    let mark = mark(served);
+    match row {
+        Some(row) => Ok((row, mark)),
+        None => Err(Failure::absent_as(mark)),
+    }
 }
 
 async fn attributes<'a>(
@@ -531,19 +550,19 @@ async fn attributes<'a>(
 }
 
 /// The answer to a get of a row that is there.
-fn shown(row: Row, only_if: &Precondition, unless: Option<&Precondition>) -> Answered {
+fn shown(row: Row, mark: Mark, only_if: &Precondition, unless: Option<&Precondition>) -> Answered {
     let version = Some(row.version());
     if !only_if.holds(version) {
         return Err(Failure::other_version(row.version()));
     }
     if unless.is_some_and(|condition| condition.holds(version)) {
-        return Ok(written(304, version));
+        return Ok(LineAnswer::Other { status: 304, version, mark });
     }
-    Ok(LineAnswer::Row(row))
+    Ok(LineAnswer::Row(row, mark))
 }
 
 fn written(status: u16, version: Option<Version>) -> LineAnswer {
-    LineAnswer::Other { status, version }
+    LineAnswer::Other { status, version, mark: None }
 }
 
 #[cfg(test)]

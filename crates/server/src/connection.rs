@@ -11,8 +11,7 @@ use super::faults::FaultGuard;
 use super::head::refuse;
 use super::idempotency::Payload;
 use super::reply::{
-    Answer, NDJSON, Request, Timing, cache_status, write_failure, write_made, write_page, write_row,
-    write_row_head,
+    Answer, NDJSON, Request, Timing, mark, write_failure, write_made, write_page, write_row, write_row_head,
 };
 use super::routes::{Action, Operation, route};
 use super::timeouts::End;
@@ -284,10 +283,7 @@ impl<S: Stream> Connection<S> {
                         queued = waited;
                         Ok(Answer::Row { row, condition, served })
                     }
-                    Ok(Read { served: served @ (Served::Replica | Served::Weak(_)), .. }) => {
-                        Err(Failure::absent().with("Cache-Status", cache_status(served)))
-                    }
-                    Ok(_) => Err(Failure::absent()),
+                    Ok(Read { served, .. }) => Err(Failure::absent_as(mark(served))),
                     Err(error) => Err(Failure::of_read(&error)),
                 }
             }

@@ -36,6 +36,9 @@ struct Problem<'f> {
     code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<&'static str>,
+    /// Lines of batches have no header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_status: Option<&'f str>,
 }
 
 impl Failure {
@@ -63,6 +66,14 @@ impl Failure {
         Failure::new(404, "absent", "no value is stored under this key")
     }
 
+    /// The same of a read that may be old, if it has a mark.
+    pub(super) fn absent_as(mark: Option<Cow<'static, str>>) -> Failure {
+        match mark {
+            Some(mark) => Failure::absent().with("Cache-Status", mark),
+            None => Failure::absent(),
+        }
+    }
+
     /// A precondition that does not hold of the version that the key has.
     pub(super) fn other_version(version: Version) -> Failure {
         let failure = Failure::new(412, "precondition_failed", format!("the key has version {version}"));
@@ -77,6 +88,11 @@ impl Failure {
             detail: &self.detail,
             code: self.code,
             outcome: self.outcome.map(Outcome::as_str),
+            cache_status: self
+                .extra
+                .as_ref()
+                .filter(|(name, _)| *name == "Cache-Status")
+                .map(|(_, of)| &**of),
         };
         // Strings and numbers cannot fail to serialize.
         let mut body = serde_json::to_vec(&problem).unwrap_or_default();

@@ -12,6 +12,8 @@ use std::time::SystemTime;
 #[derive(Default, Serialize)]
 pub(super) struct Members<'m> {
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cache_status: Option<&'m str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) encoding: Option<&'m str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) etag: Option<Etag>,

@@ -331,7 +331,12 @@ pub(super) fn write_failure(
     }
 }
 
-pub(super) fn cache_status(served: Served) -> Cow<'static, str> {
+/// The mark of a read that may be older than what was acknowledged.
+pub(super) fn mark(served: Served) -> Option<Cow<'static, str>> {
+    matches!(served, Served::Replica | Served::Weak(_)).then(|| cache_status(served))
+}
+
+fn cache_status(served: Served) -> Cow<'static, str> {
     let said = match served {
         Served::Weak(consistency) => return format!("weir; fwd=miss; detail=read-{consistency}").into(),
         Served::Hit => "weir; hit",

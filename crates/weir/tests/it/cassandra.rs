@@ -283,6 +283,11 @@ fn weak_reads_say_so() {
         client.put("/kv/a", b"1");
         let read = client.get("/kv/a");
         assert_eq!((read.status, read.header("cache-status")), (200, Some(expected.as_str())));
+        let lines = "{\"op\":\"get\",\"key\":\"a\"}\n{\"op\":\"get\",\"key\":\"none\"}\n";
+        let batch = client.ask("POST", "/batch", &[], lines.as_bytes()).unwrap().text();
+        let said: Vec<serde_json::Value> =
+            batch.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!([&said[0]["cache_status"], &said[1]["cache_status"]], [&expected, &expected], "{batch}");
         assert_eq!(client.ask("DELETE", "/kv/a", &[], b"").unwrap().status, 204);
     }
 }

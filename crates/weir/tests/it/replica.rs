@@ -134,6 +134,9 @@ fn while_a_primary_is_away_its_keys_are_read_from_the_replica() {
     assert_eq!((head.status, head.header("content-length"), is_of_replica(&head)), (200, Some("5"), true));
     let same = client.ask("GET", &path(0), &[("If-None-Match", &tag)], b"").unwrap();
     assert_eq!((same.status, is_of_replica(&same)), (304, true));
+    let lines = format!("{{\"op\":\"get\",\"key\":\"{}\"}}\n", keys[0]);
+    let batch = client.ask("POST", "/batch", &[], lines.as_bytes()).unwrap().text();
+    assert!(batch.contains("\"cache_status\":\"weir; fwd=bypass; detail=replica\""), "{batch}");
     let absent = (0..).map(|i| format!("absent-{i}")).find(|key| shard_of(key.as_bytes(), 2) == 0).unwrap();
     let absent = client.get(&format!("/kv/{absent}"));
     assert_eq!((absent.status, is_of_replica(&absent)), (404, true));
