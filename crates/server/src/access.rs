@@ -130,14 +130,14 @@ impl Access {
         self.permit(verb, key)
     }
 
-    /// The same of an operation on data whose body took its time.
+    /// The same of an operation whose body took its time.
     pub(super) fn still_permits_action<K: AsRef<[u8]>>(
         &mut self,
         state: &PlainState,
         action: &Action<K>,
         begun: Instant,
     ) -> Result<(), Failure> {
-        let is_of_data = matches!(action, Action::Data { .. } | Action::Batch { .. });
+        let is_of_data = matches!(action, Action::Data { .. } | Action::Batch { .. } | Action::List(_));
         match (&state.tokens, &self.0) {
             (Some(tokens), Some(accepted)) if is_of_data && begun.elapsed() >= CHECKED_MAX => {
                 let field = accepted.field.clone();

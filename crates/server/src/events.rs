@@ -20,9 +20,11 @@ use std::time::{Duration, Instant};
 use store::{Event, EventKind, Next, Position, Status, Watch, Watched};
 use tokio::sync::Notify;
 
-/// How long a GET that waits for a change waits for the writes that began before it.
-const START_MAX: Duration = Duration::from_secs(1);
+/// How often a GET that waits for a change looks at the key while a write that began before it is under way: such a one may have no
+/// event. And where there are no events at all.
+const LOOK_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// A client that hears nothing for longer may take the connection for dead; so may a proxy, those of packaging/proxies after 15 s.
+/// Once this server has not owned a store for so long, there is nothing that it could tell.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Sends to all clients in a second: many events cost about as much as one. A client that had none for a while has its next at once.
 const SENDS_PER_SEC: u32 = 1000;
@@ -131,13 +133,22 @@ impl<S: Stream> Connection<S> {
     pub(super) async fn watch(&mut self, request: &Request, query: WatchQuery) -> Result<bool, End> {
         let worker = Rc::clone(&self.wire.worker);
         let prefix = query.prefix.clone();
-        let mut watches = match Watches::new(&worker.shared.tiers, query) {
+        let tiers = &worker.shared.tiers;
+        let statuses = || tiers.shards.iter().map(|tier| tier.store().status());
+        // What was before is known with the lease.
+        while statuses().any(|status| status == Status::Starting) && !worker.is_draining() {
+            self.wait(None, Instant::now() + Duration::from_millis(1)).await?;
+        }
+        let owned = statuses().try_for_each(|status| status.epoch().map(|_| ()));
+        let watches =
+            owned.map_err(|error| Failure::of_read(&error)).and_then(|()| Watches::new(tiers, query));
+        let mut watches = match watches {
             Ok(watches) => watches,
             Err(failure) => return Ok(self.answer_failure(request, &failure)),
         };
         // What is acknowledged from now on is told. Once the store is lost, everyone who watches begins anew.
         let is_starting = |watches: &Watches| {
-            let of = worker.shared.tiers.shards.iter().zip(&watches.watches);
+            let of = tiers.shards.iter().zip(&watches.watches);
             let is_up = |tier: &Tiered| matches!(tier.store().status(), Status::Up(_));
             of.into_iter().any(|(tier, watch)| watch.is_starting() && is_up(tier))
         };
@@ -157,10 +168,21 @@ impl<S: Stream> Connection<S> {
     }
 
     async fn tell(&mut self, watches: &mut Watches, prefix: &[u8]) -> Result<(), End> {
-        let started = self.wire.worker.shared.metrics.started;
+        let worker = Rc::clone(&self.wire.worker);
+        let started = worker.shared.metrics.started;
+        let is_owner = || {
+            let mut statuses = worker.shared.tiers.shards.iter().map(|tier| tier.store().status());
+            statuses.all(|status| matches!(status, Status::Up(_) | Status::Starting))
+        };
+        let mut owned = Instant::now();
         push_id(&mut self.wire.output, &watches.positions);
         // Once it does not, the client that comes again is told so.
         while self.still_permits(Verb::Watch, prefix).is_ok() {
+            if is_owner() {
+                owned = Instant::now();
+            } else if owned.elapsed() >= HEARTBEAT {
+                break;
+            }
             let has_more = watches.collect(&mut self.wire.output);
             if !self.wire.output.is_empty() {
                 self.wire.flush().await?;
@@ -172,7 +194,7 @@ impl<S: Stream> Connection<S> {
                 self.wait(None, started + next - late).await?;
             } else if has_more {
                 tokio::task::yield_now().await;
-            } else if !self.wait(Some(&watches.news), Instant::now() + HEARTBEAT).await? {
+            } else if !self.wait(Some(&watches.news), Instant::now() + HEARTBEAT).await? && is_owner() {
                 watches.heartbeat(&mut self.wire.output);
             }
             if self.wire.worker.is_draining() {
@@ -199,13 +221,13 @@ impl<S: Stream> Connection<S> {
         let store = tiers.tier_of(key).store();
         let mut watch = store.watch(Watched::Key(key.as_bytes().into()), None, &news);
         let can_wait = store.has_events();
-        // A write that began before it has no event, if nobody has watched before. One whose outcome is unknown is not waited for.
-        let begun = Instant::now();
-        while can_wait && watch.is_starting() && begun.elapsed() < START_MAX.min(wait) {
-            self.wait(None, Instant::now() + Duration::from_millis(1)).await?;
-        }
-        waited += begun.elapsed();
         loop {
+            // A write that began before may have no event. Asked before the look, which sees it once it is over.
+            let pause = match (can_wait, watch.is_starting()) {
+                (true, true) => LOOK_PAUSES[0],
+                (true, false) => HEARTBEAT,
+                (false, _) => LOOK_PAUSES[1],
+            };
             let read = tiers.get(key).await;
             let row = read.as_ref().map(|read| read.row.as_ref());
             let is_known = match (&row, &condition.unless) {
@@ -213,16 +235,17 @@ impl<S: Stream> Connection<S> {
                 (Ok(None), unless) => unless.is_none(),
                 _ => false,
             };
-            if !is_known || !can_wait || Instant::now() >= until || self.wire.worker.is_draining() {
+            if !is_known || Instant::now() >= until || self.wire.worker.is_draining() {
                 return Ok(Ok((read, waited)));
             }
             let since = Instant::now();
             loop {
-                let has_news = self.wait(Some(&news), until.min(Instant::now() + HEARTBEAT)).await?;
+                let has_news = self.wait(Some(&news), until.min(Instant::now() + pause)).await?;
                 if let Err(refused) = self.still_permits(Verb::Read, key.as_bytes()) {
                     return Ok(Err(refused));
                 }
-                if has_news || Instant::now() >= until || self.wire.worker.is_draining() {
+                if has_news || pause < HEARTBEAT || Instant::now() >= until || self.wire.worker.is_draining()
+                {
                     break;
                 }
             }

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An event as it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -185,6 +185,58 @@ fn wrong_watches_are_refused() {
     // A watch ends with the server.
     server.terminate();
     assert_eq!(lost.next(), None);
+}
+
+/// Another server may write: a stream that goes on would say that nothing happens.
+#[test]
+fn a_server_that_does_not_own_its_store_tells_no_events() {
+    let mut postgres = postgres();
+    let flags = ["--standby", "--event-log", "1h"];
+    let first = Server::start(&postgres.url(), &flags);
+    let second = Server::start(&postgres.url(), &flags);
+    let mut watcher = Watcher::start(&first, "");
+    assert_eq!(first.client().put("/kv/a", b"1").status, 201);
+    assert_eq!(watcher.take(1), ["put a"]);
+    let refused = ask(&mut second.client(), "GET", "/watch", &[("Last-Event-ID", &watcher.last_id)], b"");
+    assert_eq!((refused.status, &refused.problem()["code"]), (503, &"standby".into()), "{refused:?}");
+
+    // The client goes on where it was.
+    first.terminate();
+    until("the second server writes", || second.client().put("/kv/b", b"1").status == 201);
+    let mut watcher = Watcher::after(&second, "", &watcher.last_id);
+    assert_eq!(watcher.take(1), ["put b"]);
+    postgres.stop();
+    assert_eq!(watcher.next(), None);
+    assert_eq!(ask(&mut second.client(), "GET", "/watch", &[], b"").status, 503);
+}
+
+/// Nobody has watched before, so a write that began earlier has no event.
+#[test]
+fn a_key_that_is_being_written_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file:{}", directory.path().join("data").display());
+    let server = Server::start(&store, &["--lab", "--inject", "flush=3s"]);
+    let began = Instant::now();
+    let mut writer = server.client();
+    writer.send(b"PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n1").unwrap();
+    let waited = ask(&mut server.client(), "GET", "/kv/a", &[("Prefer", "wait=60")], b"");
+    assert_eq!((waited.status, waited.text().as_str()), (200, "1"));
+    assert!(began.elapsed() < Duration::from_secs(50));
+}
+
+/// The server looks at the key, then.
+#[test]
+fn a_key_is_waited_for_where_there_are_no_events() {
+    let server = Server::start("memory:", &["--lab", "--batching", "off"]);
+    let waiting = {
+        let mut client = server.client();
+        std::thread::spawn(move || ask(&mut client, "GET", "/kv/a", &[("Prefer", "wait=60")], b""))
+    };
+    let mut client = server.client();
+    until("it waits", || client.stats()["weir_http_connections"].as_f64() == Some(2.0));
+    assert_eq!(client.put("/kv/a", b"1").status, 201);
+    assert_eq!(waiting.join().unwrap().text(), "1");
+    assert_eq!(ask(&mut client, "GET", "/kv/b", &[("Prefer", "wait=1")], b"").status, 404);
 }
 
 #[test]

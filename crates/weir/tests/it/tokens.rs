@@ -333,7 +333,7 @@ fn a_token_that_ends_while_a_body_is_sent_writes_nothing() {
     let (short, reader) = (tokens.add("short", "--expires 3s"), tokens.add("reader", ""));
     let server = tokens.serve(&[]);
     let line = "{\"op\":\"put\",\"key\":\"a\",\"value\":\"value\"}\n";
-    let slow: Vec<Client> = [("PUT", "/kv/a", "value"), ("POST", "/batch", line)]
+    let slow: Vec<Client> = [("PUT", "/kv/a", "value"), ("POST", "/batch", line), ("GET", "/kv", "unused")]
         .into_iter()
         .map(|(method, path, body)| {
             let (begin, _) = body.split_at(1);
@@ -345,7 +345,7 @@ fn a_token_that_ends_while_a_body_is_sent_writes_nothing() {
         })
         .collect();
     until("it has expired", || ask(&mut server.client(), &short, "GET", "/kv/a").status == 401);
-    for (mut client, rest) in slow.into_iter().zip(["alue", &line[1..]]) {
+    for (mut client, rest) in slow.into_iter().zip(["alue", &line[1..], "nused"]) {
         client.send(rest.as_bytes()).unwrap();
         assert_eq!(client.answer(false).unwrap().status, 401);
     }
