@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Where the workers of an embedded store commit, one after the other.
 ///
-/// The engine has one journal, and lets one commit into it at a time anyway: waiting here, workers can be counted.
+/// There is one log, into which one commits at a time: waiting here, workers can be counted.
 #[derive(Debug, Default)]
 pub struct Flush {
     mutex: Mutex<()>,

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 /// Print a script that completes the commands and flags of weir in a shell
 ///
 /// bash: weir completions bash > ~/.local/share/bash-completion/completions/weir
-/// zsh: weir completions zsh > DIRECTORY/_weir, a directory of $fpath
+/// zsh: weir completions zsh > DIRECTORY/_weir (DIRECTORY is one of $fpath)
 /// fish: weir completions fish > ~/.config/fish/completions/weir.fish
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]

@@ -20,9 +20,9 @@ const PAGE_KEYS: usize = 1000;
 
 /// Write the keys and values of a server as lines of JSON, for weir import
 ///
-/// The server stays available. Each key that exists during the whole export is in the file once; lines are in the order of keys. For a
-/// key that changes meanwhile, the file has its old value, its new value, or nothing. The keys are read a page at a time, so the file
-/// is not a snapshot.
+/// The server stays available. A key that exists during the whole export is in the file once, with its old or its new value if it is
+/// overwritten meanwhile; one that is created or deleted meanwhile may be missing. Lines are in the order of keys. The keys are read in
+/// pages of up to 1,000, so the file is not a snapshot.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prefix: String,
 
-    /// Continue FILE behind its last complete page
+    /// Continue FILE after the last page that was written completely
     #[arg(long, requires = "file", conflicts_with = "after")]
     resume: bool,
 

@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// The measured part of each trial; overrides the file
     #[arg(long)]
     window: Option<Span>,
-    /// Multiply the durations of the file by this share, above 0 and at most 1. A warm-up is not shortened below 1 s, a window not below 2 s.
+    /// Multiply the durations of the file by this share, above 0 and at most 1. No warm-up is shortened below 1 s and no window below 2 s; shorter ones stay as they are.
     /// Below 0.1, at most seven levels of each workload are measured. The report says so
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,

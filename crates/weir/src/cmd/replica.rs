@@ -13,7 +13,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Set up publications and subscriptions where they are missing, and wait until all rows are copied
+    /// Set up publications and subscriptions where they are missing, and wait until all rows are copied. The database of the replica must be empty at first
     Init(Ends),
     /// Show for each store whether it is replicated, and the replication lag
     Status(Ends),
@@ -21,7 +21,7 @@ enum Action {
 
 #[derive(clap::Args)]
 struct Ends {
-    /// The replica; for init its database must be empty
+    /// The replica
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
     replica: String,
 

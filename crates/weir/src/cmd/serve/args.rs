@@ -62,7 +62,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
-    /// Also serve the HTTP API of another system at this address; NAME is s3 (a subset of Amazon S3), or put-kv, crud, root or rpc, the APIs of four student projects (docs/reference.md).
+    /// Also serve the HTTP API of another system at this address; NAME is s3 (a subset of Amazon S3), or put-kv, crud, root or rpc, the APIs of four of the student reports in docs/reports.md.
     /// Repeatable; in WEIR_COMPAT separate them by commas, in the file write a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
-    /// Allow addresses that other machines can reach without TLS or without tokens; else these are refused
+    /// Without TLS or without tokens, listen also on addresses that other machines can reach; otherwise the start is refused
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
@@ -148,7 +148,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_STORE_TIMEOUT", default_value = "10s", value_parser = positive)]
     pub(super) store_timeout: Duration,
 
-    /// Maximum number of requests that wait for one store worker
+    /// Maximum number of requests that wait for one store worker; more are answered 503
     #[arg(long, value_name = "N", env = "WEIR_STORE_QUEUE", default_value = "10000", value_parser = at_least_one())]
     pub(super) store_queue: usize,
 
