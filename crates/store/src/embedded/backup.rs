@@ -1,6 +1,6 @@
 //! Copies an embedded store, also while a server writes it.
 //!
-//! The log is only appended to, and at any moment its directory is what a crash would leave at that moment. So it is enough to take
+//! The log is only appended to, what was acknowledged is never cut off, and at any moment its directory is what a crash would leave at that moment. So it is enough to take
 //! hold of all segments of one moment, which are then there even if the cleaner removes them, and of the newest as much as is
 //! whole. What was acknowledged before that moment is in it.
 

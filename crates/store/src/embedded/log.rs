@@ -42,6 +42,8 @@ pub(super) struct Writer {
     file: Arc<File>,
     segment: u32,
     offset: u64,
+    /// Where the batch behind it ends that is written anew elsewhere, and counts until then. 0: there is none.
+    carried_end: u64,
     /// Bytes of the file that are allocated.
     pub room: u64,
     /// Of the last batch.
@@ -58,10 +60,34 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Behind what counts of a segment and its last batch. Nothing more is appended to that segment.
-    pub(super) fn behind(file: Arc<File>, segment: u32, offset: u64, batch: u64, meta: Meta) -> Writer {
+    /// Behind what counts of a segment, whose last batch is written anew and ends at `carried_end`. Nothing more is appended to that
+    /// segment.
+    pub(super) fn behind(
+        file: Arc<File>,
+        segment: u32,
+        [offset, carried_end]: [u64; 2],
+        batch: u64,
+        meta: Meta,
+    ) -> Writer {
         let (room, reserve, is_spoiled, is_lost, is_full) = (0, 0, true, false, false);
-        Writer { file, segment, offset, room, batch, meta, is_spoiled, is_lost, reserve, is_full }
+        Writer {
+            file,
+            segment,
+            offset,
+            carried_end,
+            room,
+            batch,
+            meta,
+            is_spoiled,
+            is_lost,
+            reserve,
+            is_full,
+        }
+    }
+
+    /// Gives back what is allocated and not used. If it cannot be, there is only less space.
+    fn trim(&self) {
+        let _ = self.file.set_len(self.offset.max(self.carried_end));
     }
 }
 
@@ -119,6 +145,7 @@ impl Log {
             return Err(Error::new(Kind::Config, format!("{what}, or: {commands} keeps what can be read")));
         }
         let Replayed { store, index, meta, bytes, end, carried, batch, .. } = replayed;
+        let ends = [end, carried.last().map_or(end, |range| range.end as u64)];
         let carried = carried.into_iter().filter_map(|range| segment::entry(&bytes[range]));
         // What the log says of itself is in `meta`, and written anew with the next epoch.
         let carried: Vec<Entry> = carried.filter(|entry| entry.kind != EntryKind::Meta).collect();
@@ -135,7 +162,7 @@ impl Log {
         let first = meta.first;
         // Epochs end far below: then no server may own the store.
         let meta = Meta { epoch: meta.epoch.saturating_add(1), map, ..meta };
-        let writer = Writer::behind(Arc::new(file.map_err(cannot)?), segment, end, batch, meta);
+        let writer = Writer::behind(Arc::new(file.map_err(cannot)?), segment, ends, batch, meta);
         let log = Log::new(directory, segment_bytes_max, store, index, writer, lock);
         let mut writer = log.writer.lock();
         let places = log.roll(&mut writer, Purpose::Free, 0, &carried)?;
@@ -381,6 +408,7 @@ impl Log {
             file,
             segment: writer.segment + 1,
             offset: PREAMBLE_BYTES as u64,
+            carried_end: 0,
             room,
             batch: writer.batch,
             meta,
@@ -411,8 +439,7 @@ impl Log {
             writer.is_lost = true;
             return Err(Error::new(Kind::Unavailable, not_written(&error).to_string()));
         }
-        // Gives back what was allocated and not used. If it does not, only space is lost.
-        let _ = writer.file.set_len(writer.offset);
+        writer.trim();
         *writer = next;
         let segment = Segment { file: Arc::clone(&writer.file), bytes: 0 };
         let mut index = self.index.write();
@@ -434,8 +461,8 @@ impl Log {
         });
         let mut file = absent.and_then(|()| files::allocate(&next, self.segment_bytes(least)));
         if file.is_err() && purpose == Purpose::Free {
-            // Nothing more is written to the last segment. If it keeps what it does not use, there is only less space.
-            let _ = writer.file.set_len(writer.offset);
+            // Nothing more is written to the last segment.
+            writer.trim();
             writer.room = writer.offset;
             let had = writer.reserve;
             let is_reserve = fs::rename(&reserve, &next).is_ok();

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the cleaner waits after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -150,7 +150,11 @@ fn clean(log: &Log, is_stopped: &dyn Fn() -> bool) {
                     ::log::warn!("the space of old rows cannot be given back: {error}");
                     failure = Some(error);
                 }
-                thread::park_timeout(PAUSE);
+                // Changes wake it up, and each attempt reads a segment.
+                let until = Instant::now() + PAUSE;
+                while let (false, Some(rest)) = (is_stopped(), until.checked_duration_since(Instant::now())) {
+                    thread::park_timeout(rest);
+                }
             }
         }
     }

@@ -111,7 +111,7 @@ fn behind(
     let meta = Meta { epoch: meta.epoch.max(Version(version_max).epoch()), ..meta };
     // Not for writing: it stays as it is.
     let file = Arc::new(File::open(files::path(directory, last))?);
-    let writer = Writer::behind(file, last, end, batch, meta);
+    let writer = Writer::behind(file, last, [end, end], batch, meta);
     Ok(Log::new(directory, segment_bytes_max, store, index, writer, lock))
 }
 
