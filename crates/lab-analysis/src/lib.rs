@@ -15,6 +15,7 @@ pub mod rate_search;
 pub mod knee;
 pub mod little;
 pub mod outside;
+mod parts;
 pub mod population;
 pub mod rows;
 pub mod steady;

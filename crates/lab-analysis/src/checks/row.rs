@@ -2,6 +2,7 @@
 
 use super::{Checked, OfRow};
 use crate::little::{is_open, little_residual, request_secs};
+use crate::parts::of_target;
 use crate::rows::{ERRORS_MAX, FastFail};
 use kv::proto::{Latency, LoadReport, ScheduleReport};
 use kv::units::micros;
@@ -185,29 +186,42 @@ pub(super) fn machine(case: &OfRow) -> Checked {
     let swapped =
         |trial: &Trial| Some(trial.growth("memory.swap_in_pages")? + trial.growth("memory.swap_out_pages")?);
 
-    let Some((stolen_secs, stolen)) = most(&|trial| of_cores(trial, "steal")) else {
-        return Checked::not_checked("steal of the cores was not read");
-    };
-    let stolen_percent = stolen * 100.0;
-    if stolen > STEAL_LIMIT && stolen_secs >= TICKS_SECS {
+    // Of a target that the lab did not start it cannot know which processes are not part of it.
+    let is_started = of_target(case.results).next().is_some();
+    let stolen = most(&|trial| of_cores(trial, "steal"));
+    let foreign = most(&|trial| Some(of_cores(trial, "busy")? - ours(trial)?)).filter(|_| is_started);
+    let swapped = most(&swapped);
+    let percent = |of: Option<(f64, f64)>| of.map_or(0.0, |(_, share)| share.max(0.0) * 100.0);
+    let (stolen_percent, foreign_percent) = (percent(stolen), percent(foreign));
+    if stolen.is_some_and(|(secs, share)| share > STEAL_LIMIT && secs >= TICKS_SECS) {
         return Checked::fail(
             format!("the hypervisor took {stolen_percent:.2} % of the cores"),
             "Repeat when other virtual machines are idle, or use a dedicated machine.",
         );
     }
-    let foreign = most(&|trial| Some(of_cores(trial, "busy")? - ours(trial)?));
-    let foreign_percent = foreign.map_or(0.0, |(_, share)| share.max(0.0) * 100.0);
     if foreign.is_some_and(|(secs, share)| share > FOREIGN_LIMIT && secs >= TICKS_SECS * cores.len() as f64) {
         return Checked::fail(
             format!("other processes used {foreign_percent:.0} % of the cores of server and generator"),
             "Stop what else runs on this machine, and repeat.",
         );
     }
-    if most(&swapped).is_some_and(|(pages, _)| pages > 0.0) {
+    if swapped.is_some_and(|(pages, _)| pages > 0.0) {
         return Checked::fail("the machine swapped", "Add memory, or use less data.");
     }
-    let others = foreign.map_or(String::new(), |_| format!(", other processes {foreign_percent:.0} %"));
-    Checked::pass(format!("steal {stolen_percent:.2} %{others}"))
+    let all = [
+        (stolen.is_none(), "steal of the cores was not read"),
+        (swapped.is_none(), "whether the machine swapped was not read"),
+        (is_started && foreign.is_none(), "the processor time of other processes was not read"),
+    ];
+    match all.into_iter().find(|(is_missing, _)| *is_missing) {
+        Some((_, missing)) => Checked::not_checked(missing),
+        None if is_started => {
+            Checked::pass(format!("steal {stolen_percent:.2} %, other processes {foreign_percent:.0} %"))
+        }
+        None => Checked::pass(format!(
+            "steal {stolen_percent:.2} %, no swap; other processes do not count, as the lab did not start the target"
+        )),
+    }
 }
 
 pub(super) fn mix(case: &OfRow) -> Checked {

@@ -2,7 +2,9 @@
 
 use super::{Checked, OfWorkload};
 use crate::count;
+use crate::parts::of_target;
 use kv::proto::CheckOutcome;
+use lab_data::experiment::{GENERATOR, LINK};
 use lab_data::results::{Results, Selftest, Trial};
 use stats::{Estimate, Interval};
 
@@ -98,17 +100,18 @@ pub(super) fn accuracy(results: &Results) -> Checked {
     }
 }
 
-/// The link between generator and target, whose work counts with the generator's.
-const LINK: &str = "link";
-
 pub(super) fn cores(results: &Results) -> Checked {
-    let generator = results.placements.iter().find(|placed| placed.part == "generator");
+    let generator = results.placements.iter().find(|placed| placed.part == GENERATOR);
     let Some(generator) = generator else {
         return match results.selftest {
             Some(Selftest::Simulated) => Checked::pass("the generator is simulated"),
             _ => Checked::not_checked("nothing was pinned to a core"),
         };
     };
+    if of_target(results).next().is_none() {
+        return Checked::not_checked("the lab did not start the target, whose cores are not known");
+    }
+    // The link's work counts with the generator's.
     let others: Vec<&str> =
         generator.shares_with.iter().map(String::as_str).filter(|part| *part != LINK).collect();
     Checked::unless(

@@ -1,5 +1,6 @@
 //! What is compared: figures of one run, each a row of [`MEASURES`].
 
+use crate::parts::of_target;
 use Kind::{Latency, ProcessorTime, Rate};
 use kv::proto::Latency as Percentiles;
 use lab_data::results::{Results, Run};
@@ -61,13 +62,9 @@ fn latency((_, load): Run, percentile: fn(&Percentiles) -> f64) -> Option<f64> {
     (load.latency.count > 0).then(|| percentile(&load.latency))
 }
 
-/// The parts of the lab itself.
-const OWN_PARTS: [&str; 2] = ["generator", "link"];
-
 /// The parts of the target, in the order of the placements.
 pub(super) fn parts(results: &Results) -> Vec<String> {
-    let parts = results.placements.iter().map(|placed| placed.part.clone());
-    parts.filter(|part| !OWN_PARTS.contains(&part.as_str())).collect()
+    of_target(results).map(|placed| placed.part.clone()).collect()
 }
 
 /// Processor time of all parts of the target over all requests, in microseconds. `None` where one of the parts was not read: the
