@@ -47,7 +47,7 @@ pub struct Row {
     pub goodput_rps: Option<Estimate>,
     /// Requests per second, failed ones included, mean over the runs.
     pub attempts_rps: Option<f64>,
-    /// Median over the runs of the mean of all attempts.
+    /// Mean of all attempts of all runs.
     pub latency_us_mean: Option<f64>,
     /// What a client of a closed loop thought between two requests, mean of all attempts; 0 where none does.
     pub think_us_mean: Option<f64>,

@@ -53,7 +53,7 @@ pub const CHECKS: &[Check] = &[
     check("errors", "errors", Medium, Test::Row(row::errors))
         .about("at most 0.1 % of the attempts fail; a level with more does not count for throughput and knee"),
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
-        .about("the time for which threads of the load generator are ready to run but have no core, or send late, is at most 1 % of the total latency"),
+        .about("the time for which threads of the load generator are ready to run but have no core, or send late, is at most 1 % of the total latency; less than 5 % of the threads’ time without a core, or a send lag with a p99 of at most 50 µs, does not count"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
         .about("goodput and latency have no trend in the window; in an open loop, all offered requests also complete. Not checked if the 95 % intervals are wider than ±1 % (goodput) or ±2 % (latency), because a trend may be hidden"),
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))
