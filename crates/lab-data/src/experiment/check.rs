@@ -84,6 +84,11 @@ impl Experiment {
         shares.into_iter().try_for_each(|(key, share)| {
             let is_share = share > 0.0 && share < 1.0;
             ensure(is_share, format!("adaptive.{key} {share} is no share of a mean"), "write 0.02 for ±2 %")
+        })?;
+        self.workloads.iter().try_for_each(|workload| {
+            let has_workers = self.load_flag_of(workload, &["--worker"]).is_some();
+            let what = format!("adaptive: the window of `{}` cannot end early with --worker", workload.name);
+            ensure(!has_workers, what, "remove [adaptive] and set window, or remove --worker")
         })
     }
 
@@ -113,6 +118,17 @@ impl Experiment {
         Ok(())
     }
 
+    /// The first of `flags` that `workload` has, and the key it stands in: its own or that of a target that takes part in it.
+    fn load_flag_of<'a>(&'a self, workload: &'a Workload, flags: &[&str]) -> Option<(&'a str, &'a str)> {
+        let named = |key, args: &'a Vec<String>| {
+            let mut names = args.iter().map(|arg| arg.split('=').next().unwrap_or(arg));
+            Some((key, names.find(|name| flags.contains(name))?))
+        };
+        let takes_part = |subject: &&Subject| subject.takes_part(workload);
+        let mut subjects = self.subjects.iter().filter(takes_part);
+        named("args", &workload.args).or_else(|| subjects.find_map(|of| named("target.load", &of.load)))
+    }
+
     /// What may be searched for under `limit` in `workload`.
     fn check_limit(&self, limit: &LatencyLimit, workload: &Workload) -> Checked {
         ensure(!limit.p99.0.is_zero(), "p99 is missing, or zero", "write p99 = \"5ms\"")?;
@@ -122,9 +138,10 @@ impl Experiment {
         let what = format!("most {} has no room for {TRIALS_LEAST} trials of {}", limit.most, limit.trial);
         ensure(has_room, what, "lengthen it, or shorten trial")?;
         ensure((0.001..=0.5).contains(&limit.goal), "goal: from 0.1 % to 50 %", "write goal = \"2%\"")?;
-        let pacing = workload.args.iter().find(|arg| PACING.contains(&arg.split('=').next().unwrap_or(arg)));
-        let what = format!("args has {}, but the search sets the rate itself", pacing.map_or("", |arg| arg));
-        ensure(pacing.is_none(), what, "remove one of them")?;
+        if let Some((key, flag)) = self.load_flag_of(workload, PACING) {
+            let what = format!("{key} has {flag}, but the search sets the rate itself");
+            return Err(Error::input(what).hint("remove one of them"));
+        }
         let is_simulated = |subject: &Subject| matches!(subject.target, Target::Simulated(_));
         let are_real = !self.subjects.iter().any(is_simulated);
         ensure(are_real, "a simulated target has no open loop", "remove the limit")

@@ -139,6 +139,18 @@ mod tests {
                 .to_string()
                 .contains("the search sets the rate itself")
         );
+        let paced = format!("{weir}\nload = [\"--think\", \"5ms\"]");
+        assert!(
+            limited(&paced, "")
+                .unwrap_err()
+                .to_string()
+                .contains("target.load has --think, but the search sets the rate itself")
+        );
+        let elsewhere = format!(
+            "{paced}\nworkloads = [\"other\"]\nname = \"a\"\n[[target]]\nname = \"b\"\nkind = \"weir\""
+        );
+        let elsewhere = elsewhere.replacen("[target]", "[[target]]", 1) + "\n[[workload]]\nname = \"other\"";
+        assert!(limited(&elsewhere, "").is_ok(), "a target that does not take part");
         assert!(limited(model, "").unwrap_err().to_string().contains("a simulated target has no open loop"));
     }
 }

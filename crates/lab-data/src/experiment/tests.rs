@@ -95,6 +95,16 @@ fn a_window_may_go_on_until_its_means_are_known() {
         let said = read(section).unwrap_err().to_string().replace("; hint: ", "; ");
         assert!(said.contains(complaint), "{said}");
     }
+    // Its window would always be the longest.
+    let remote = |from: &str, to: &str| {
+        let text = SMALL.replacen("[target]", "[adaptive]\nmost = \"9s\"\n[target]", 1).replacen(from, to, 1);
+        Experiment::parse(&text).unwrap_err().to_string()
+    };
+    let said = "adaptive: the window of `put_rare` cannot end early with --worker; hint: remove [adaptive]";
+    let own = remote("name = \"put_rare\"", "name = \"put_rare\"\nargs = [\"--worker=weir load-worker\"]");
+    assert!(own.contains(said), "{own}");
+    let of_target = remote("kind = \"weir\"", "kind = \"weir\"\nload = [\"--worker\", \"weir load-worker\"]");
+    assert!(of_target.contains("cannot end early with --worker"), "{of_target}");
 }
 
 #[test]
