@@ -39,6 +39,9 @@ fn judged(runs: &[Run]) -> String {
     let sum = |of: fn(&LinearizabilityReport) -> u64| reports().map(of).sum::<u64>();
     let of = |number: u64| if number < 1000 { number.to_string() } else { short(number as f64) };
     let keys = |number: u64| count(number as u32, "key");
+    if sum(|of| of.operations) == 0 {
+        return "No operation was judged, so nothing is known of linearizability.\n\n".to_owned();
+    }
     let verdict = match (sum(|of| of.violations), sum(|of| of.not_decided)) {
         (0, 0) => "no violation of linearizability".to_owned(),
         (0, open) => format!("no violation of linearizability found, {} not decided", keys(open)),
@@ -137,5 +140,13 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         assert_eq!(faults(&Results::default()), None);
+        // The generator may have ended without a report, or with one of another check.
+        let mut unjudged = results.clone();
+        unjudged.trials[0].load.as_mut().unwrap().linearizability = None;
+        let without_report = Trial { load: None, ..results.trials[0].clone() };
+        for results in [unjudged, Results { trials: vec![without_report], ..results }] {
+            let text = faults(&results).unwrap();
+            assert!(text.contains("No operation was judged,") && !text.contains("no violation"), "{text}");
+        }
     }
 }
