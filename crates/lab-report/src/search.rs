@@ -102,7 +102,18 @@ mod tests {
         assert!(said(&low).ends_with("at least 8.10k req/s; the generator could not offer more"));
         let high = searched(&[(8260.0, 6000.0)], SearchEnd::Time);
         assert!(said(&high).ends_with("less than 8.26k req/s; the lower end was not decided"));
-        assert!(said(&searched(&[], SearchEnd::Broken)).contains("unknown"));
+        for (ended, why) in [
+            (SearchEnd::Broken, "several trials in a row gave no figures"),
+            (SearchEnd::Generator, "the generator was the limit before any rate was decided"),
+            (SearchEnd::TooLow, "no lower rate can be measured in this time"),
+            (SearchEnd::Time, "no rate was decided in the time given"),
+        ] {
+            let said = said(&searched(&[], ended));
+            assert!(said.ends_with(&format!(": unknown: {why}")), "{ended:?}: {said}");
+        }
+        let mut interrupted = searched(&[], SearchEnd::Time);
+        interrupted.searches[0].ended = None;
+        assert!(said(&interrupted).ends_with("the search was interrupted before any rate was decided"));
         // Of two repetitions the outer bounds.
         let mut two = both.clone();
         two.searches.extend(searched(&[(7900.0, 3000.0), (8200.0, 6000.0)], SearchEnd::Reached).searches);

@@ -5,7 +5,7 @@ use kv::units::{micros, short};
 use lab_analysis::audit::AuditFinding;
 use lab_analysis::{
     Blocked, CONFLICTS, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Growth, Knee, Outside,
-    PublishedSweep, Reason, Row, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
+    PublishedSweep, Reason, Row, Searched, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, ResourceKind, Results, SearchEnd, SearchPlan};
 use stats::RUNS_LEAST;
@@ -366,7 +366,20 @@ pub(super) fn between(of: &UnderLimit) -> String {
         }
         (Some(holds), None) => format!("at least {} req/s; the upper end was not decided", short(holds)),
         (None, Some(breaks)) => format!("less than {} req/s; the lower end was not decided", short(breaks)),
-        (None, None) => "unknown: no rate was decided in the time given".to_owned(),
+        (None, None) => format!("unknown: {}", undecided(of)),
+    }
+}
+
+/// Why a search has no bound.
+fn undecided(of: &UnderLimit) -> &'static str {
+    let has_none = |search: &&Searched| search.holds_rps.is_none() && search.breaks_rps.is_none();
+    match of.searches.iter().find(has_none).map(|search| search.ended) {
+        Some(Some(SearchEnd::Generator)) => "the generator was the limit before any rate was decided",
+        Some(Some(SearchEnd::Broken)) => "several trials in a row gave no figures",
+        Some(Some(SearchEnd::TooLow)) => "no lower rate can be measured in this time",
+        Some(Some(SearchEnd::Time | SearchEnd::Reached)) => "no rate was decided in the time given",
+        Some(None) => "the search was interrupted before any rate was decided",
+        None => "no bound was decided in all repetitions",
     }
 }
 
