@@ -5,7 +5,7 @@ use crate::sentences::failures;
 use Conclusion::{FirstMore, NoInterval, NotComparable, NotShown, OtherMore};
 use kv::units::short;
 use lab_analysis::compare::{
-    Bound, CapacityRatio, ComparedWorkload, Conclusion, Obstacle, Quotient, Ratio, Side,
+    Bound, CapacityRatio, ComparedWorkload, Conclusion, Method, Obstacle, Quotient, Ratio, Side,
 };
 use lab_analysis::{Comparison, MEASURES, Row};
 use lab_data::distinct;
@@ -102,8 +102,12 @@ fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String
         Some(p) if p < 0.001 => ", p < 0.001".to_owned(),
         Some(p) => format!(", p {p:.3}"),
     };
-    let remark =
-        if of.ratio.conclusion == NoInterval { ": it takes two repetitions on either side" } else { "" };
+    let is_sequential = of.ratio.quotient.is_some_and(|quotient| quotient.method == Method::Sequential);
+    let remark = match of.ratio.conclusion == NoInterval {
+        true if is_sequential => ": at least five pairs are needed",
+        true => ": each side needs at least two repetitions",
+        false => "",
+    };
     format!("{} {}, {said}{p}{remark}", at.as_deref().unwrap_or("capacity"), ratio(&of.ratio))
 }
 

@@ -112,6 +112,26 @@ fn how_many_ratios_were_tested_is_said() {
 }
 
 #[test]
+fn too_few_repetitions_for_an_interval_are_said_with_their_number() {
+    let needs = |repetitions, is_sequential| {
+        let mut all = run(&[("weir", 50), ("nginx", 100)], &[4], repetitions);
+        all.iter_mut().for_each(|results| results.sequential = is_sequential);
+        headline(&of(&all))
+    };
+    for (lines, needed) in [
+        (needs(1, false), Some("no interval: each side needs at least two repetitions")),
+        (needs(2, false), None),
+        (needs(4, true), Some("no interval: at least five pairs are needed")),
+        (needs(5, true), None),
+    ] {
+        match needed {
+            Some(needed) => assert!(lines.contains(needed), "{lines}"),
+            None => assert!(!lines.contains("no interval"), "{lines}"),
+        }
+    }
+}
+
+#[test]
 fn without_a_test_the_table_says_what_is_in_the_way() {
     let mut all = run(&[("weir", 50), ("nginx", 100)], &[4], 2);
     for trial in &mut all[1].trials {
