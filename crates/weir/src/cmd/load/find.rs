@@ -6,6 +6,7 @@ use crate::cmd::{note, say, say_document};
 use kv::Error;
 use kv::proto::LoadReport;
 use kv::units::{Rate, Span, micros, short};
+use lab_analysis::{Estimate, Interval};
 use lab_data::results::{SearchEnd, SearchPlan};
 use lab_data::search::{self, Outcome, Search, Tally};
 use load::{self, Conditions, Pacing, Plan};
@@ -192,8 +193,8 @@ fn result(
 #[derive(Serialize)]
 struct Capacity {
     capacity_rps: f64,
-    /// Half the width of its 95 % confidence interval.
-    plus_minus_rps: f64,
+    /// Half the width of its 95 % confidence interval; `None` with fewer than three rounds.
+    plus_minus_rps: Option<f64>,
     clients: u32,
     knee_clients: f64,
     levels: Vec<Level>,
@@ -278,21 +279,18 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
             }
         }
     }
-    let best = levels.iter().max_by(|a, b| a.mean().total_cmp(&b.mean()));
-    let Some(best) = best else { return Err(Error::unmet("there was no level")) };
-    let plus_minus_rps = best.plus_minus();
-    let knee_clients = knee(best.mean(), &levels[0], plan.pacing.think.mean);
-    let (capacity_rps, clients) = (best.mean(), best.clients);
+    let estimates =
+        levels.iter().filter_map(|level| Some((Estimate::of(&level.goodput_rps)?, level.clients)));
+    let best = estimates.max_by(|(a, _), (b, _)| a.mean.total_cmp(&b.mean));
+    let Some((estimate, clients)) = best else { return Err(Error::unmet("there was no level")) };
+    let (capacity_rps, plus_minus_rps) = (estimate.mean, plus_minus(&estimate));
+    let knee_clients = knee(capacity_rps, &levels[0], plan.pacing.think.mean);
     if json {
         return say_document(&Capacity { capacity_rps, plus_minus_rps, clients, knee_clients, levels });
     }
     let still_rises = levels.last().is_some_and(|last| last.clients == clients);
     let rises = if still_rises { "; it was still rising" } else { "" };
-    say(format!(
-        "capacity    {} ± {} req/s with {clients} clients{rises}",
-        short(capacity_rps),
-        short(plus_minus_rps)
-    ));
+    say(format!("capacity    {} with {clients} clients{rises}", in_words(&estimate)));
     say(format!(
         "knee        {} clients: capacity × (mean latency of one client + think time); with more, requests wait for each other",
         short(knee_clients)
@@ -302,10 +300,26 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
     for level in &levels {
         let (p50, p99) = (micros(level.latency_us_p50), micros(level.latency_us_p99));
         let errors = format!("{} %", short(level.error_ratio * 100.0));
-        say(format!("{:>7} {:>10} {p50:>10} {p99:>10} {errors:>8}", level.clients, short(level.mean())));
+        let rps = Estimate::of(&level.goodput_rps).map_or_else(String::new, |of| short(of.mean));
+        say(format!("{:>7} {rps:>10} {p50:>10} {p99:>10} {errors:>8}", level.clients));
     }
     say(format!("took {:.0} s", begun.elapsed().as_secs_f64()));
     Ok(())
+}
+
+/// Half the width of a 95 % confidence interval; `None` where there is none.
+fn plus_minus(of: &Estimate) -> Option<f64> {
+    (of.interval == Interval::StudentT).then_some(of.high - of.mean)
+}
+
+/// `12.3k ± 210 req/s`.
+fn in_words(of: &Estimate) -> String {
+    let mean = short(of.mean);
+    match (plus_minus(of), of.interval) {
+        (Some(half), _) => format!("{mean} ± {} req/s", short(half)),
+        (None, Interval::Single) => format!("{mean} req/s (one round)"),
+        (None, _) => format!("{mean} req/s ({} to {} in two rounds)", short(of.low), short(of.high)),
+    }
 }
 
 /// Asymptotic bounds: from so many clients on, they cannot all be served at once.
@@ -335,18 +349,6 @@ impl Level {
         mean(&mut self.latency_us_p99, report.latency.us_p99);
         mean(&mut self.error_ratio, report.error_ratio);
     }
-
-    fn mean(&self) -> f64 {
-        self.goodput_rps.iter().sum::<f64>() / self.goodput_rps.len() as f64
-    }
-
-    /// Half the width of the 95 % confidence interval of the mean: Student's t with two degrees of freedom.
-    fn plus_minus(&self) -> f64 {
-        const T: f64 = 4.303;
-        let (mean, rounds) = (self.mean(), self.goodput_rps.len() as f64);
-        let squares: f64 = self.goodput_rps.iter().map(|rate| (rate - mean).powi(2)).sum();
-        T * (squares / (rounds - 1.0).max(1.0) / rounds).sqrt()
-    }
 }
 
 #[cfg(test)]
@@ -360,6 +362,18 @@ mod tests {
             [(None, 400.0), (Some(0.0), 400.0), (Some(0.01), 400.0), (Some(0.0001), 20_000.0)]
         {
             assert_eq!(requests_of_a_try(ratio), requests, "{ratio:?}");
+        }
+    }
+
+    /// A level that fails in the second round has one round, which once read as ± 0.
+    #[test]
+    fn a_capacity_has_an_interval_from_three_rounds_on() {
+        for (rounds, said) in [
+            (&[100.0][..], "100 req/s (one round)"),
+            (&[100.0, 120.0], "110 req/s (100 to 120 in two rounds)"),
+            (&[100.0, 110.0, 120.0], "110 ± 24.8 req/s"),
+        ] {
+            assert_eq!(in_words(&Estimate::of(rounds).unwrap()), said);
         }
     }
 
