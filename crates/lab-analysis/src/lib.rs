@@ -13,7 +13,6 @@ pub mod figures;
 pub mod interventions;
 pub mod rate_search;
 pub mod knee;
-pub mod little;
 pub mod outside;
 mod parts;
 pub mod population;

@@ -6,7 +6,6 @@ use super::audit::{AuditedRow, PublishedSweep, audit};
 use super::checks::Checked;
 use super::figures::{self, Figured};
 use super::hits::growth;
-use super::little::little_residual;
 use super::outside::{self, Outside};
 use super::population::{self, Population};
 use super::waits::{self, Whereabouts};
@@ -68,7 +67,7 @@ pub struct Row {
     /// Failed attempts by class, of all runs together.
     pub errors: BTreeMap<String, u64>,
     /// Of the run that is furthest off: how much more (or less) than the `level` clients, or in an open loop than its
-    /// requests in flight, its own throughput and times account for, as a share of them. See [`little_residual`].
+    /// requests in flight, its own throughput and times account for, as a share of them. See [`LoadReport::little_residual`].
     pub little_residual: Option<f64>,
     /// How busy every resource was, in the order of the results.
     pub resources: Vec<Use>,
@@ -273,7 +272,7 @@ pub(super) fn merged(
         errors: sums(loads().flat_map(|load| load.errors.clone()).filter(|(_, count)| *count > 0)),
         little_residual: ran
             .iter()
-            .filter_map(|(trial, load)| little_residual(trial.level, load))
+            .filter_map(|(_, load)| load.little_residual())
             .max_by(|a, b| a.abs().total_cmp(&b.abs())),
         resources: results.resources.iter().map(|resource| of_resource(resource, ran)).collect(),
         population: population::population(results, ran).filter(|_| schedules().next().is_none()),

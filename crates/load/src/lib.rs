@@ -115,22 +115,6 @@ pub fn run_until(plan: &Plan, early_end: &EarlyEnd, observer: Observer<'_>) -> R
     measure::measure(plan, &endpoints, early_end, observer)
 }
 
-/// By how much a report misses Little's law, L = λW: 0.02 is 2 % too much.
-///
-/// In a closed loop every instant of a client lies in a request, a thought or a back-off, so that what the latencies say,
-/// put right at the window's edges, adds up to the clients. In an open loop it adds up to the requests that were in flight,
-/// which were counted. Anything but about zero is a fault of the measurement. `None` where no request was completed.
-/// Source: Little, A Proof for the Queuing Formula L = λW (1961).
-pub fn little_residual(report: &LoadReport) -> Option<f64> {
-    let seen = report.service.as_ref().unwrap_or(&report.latency);
-    let in_request_secs = report.attempts as f64 * seen.us_mean / 1e6 + report.edge_secs;
-    let (found, expected) = match (&report.service, report.in_flight_mean) {
-        (Some(_), Some(in_flight)) => (in_request_secs, in_flight),
-        _ => (in_request_secs + report.backoff_secs + report.think_secs, f64::from(report.clients)),
-    };
-    (report.attempts > 0 && expected > 0.0).then(|| found / report.window_secs / expected - 1.0)
-}
-
 /// Why the generator may have been the limit, so that the target can do more than was seen; `None` where it was not.
 ///
 /// It may have been if its threads used over 70 % of a core each, or if the requests of a closed loop spent over 1 % of their
@@ -254,7 +238,7 @@ fn plain_cause(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kv::proto::{Latency, WorkerReport};
+    use kv::proto::WorkerReport;
 
     /// What `plan` is for the worker that reads it.
     fn as_read_by_a_worker(plan: &Plan) -> Plan {
@@ -287,36 +271,6 @@ mod tests {
         ] {
             assert_eq!(plain_cause(&error), expected);
         }
-    }
-
-    #[test]
-    fn little_counts_requests_and_rests_of_all_clients() {
-        // Ten clients for two seconds: 190 requests of 100 ms, and 1 s of back-off.
-        let report = LoadReport {
-            clients: 10,
-            window_secs: 2.0,
-            attempts: 190,
-            latency: Latency { count: 190, us_mean: 100_000.0, ..Latency::default() },
-            backoff_secs: 1.0,
-            ..LoadReport::default()
-        };
-        let check = |report: &LoadReport, expected: f64| {
-            let residual = little_residual(report).unwrap();
-            assert!((residual - expected).abs() < 1e-9, "{residual}");
-        };
-        check(&report, 0.0);
-        check(&LoadReport { backoff_secs: 0.0, think_secs: 1.0, ..report.clone() }, 0.0);
-        check(&LoadReport { backoff_secs: 0.0, edge_secs: 1.0, ..report.clone() }, 0.0);
-        check(&LoadReport { backoff_secs: 0.0, ..report.clone() }, -0.05);
-        let open = LoadReport {
-            latency: Latency { count: 190, us_mean: 900_000.0, ..Latency::default() },
-            service: Some(report.latency),
-            in_flight_mean: Some(9.5),
-            ..report.clone()
-        };
-        check(&open, 0.0);
-        check(&LoadReport { in_flight_mean: Some(10.0), ..open }, -0.05);
-        assert!(little_residual(&LoadReport { attempts: 0, ..report }).is_none());
     }
 
     #[test]

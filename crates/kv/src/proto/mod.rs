@@ -3,6 +3,7 @@
 //! Knows neither how the server nor how the load generator is built. `server`, `load` and `lab` meet only here.
 
 mod link;
+mod little;
 mod load;
 mod path;
 mod selftest;

@@ -1,7 +1,6 @@
 //! The checks of one row: the runs of one workload at one level. The worst run decides.
 
 use super::{Checked, OfRow};
-use crate::little::{is_open, little_residual, request_secs};
 use crate::parts::of_target;
 use crate::rows::{ERRORS_MAX, FastFail};
 use kv::proto::{Latency, LoadReport, ScheduleReport};
@@ -13,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) fn little(case: &OfRow) -> Checked {
     const LIMIT: f64 = 0.02;
     let residuals: Option<Vec<(f64, &LoadReport)>> =
-        case.ran.iter().map(|(trial, load)| Some((little_residual(trial.level, load)?, *load))).collect();
+        case.ran.iter().map(|(_, load)| Some((load.little_residual()?, *load))).collect();
     let worst =
         residuals.and_then(|all| all.into_iter().max_by(|(a, _), (b, _)| a.abs().total_cmp(&b.abs())));
     let Some((worst, load)) = worst else {
@@ -24,7 +23,7 @@ pub(super) fn little(case: &OfRow) -> Checked {
         return Checked::pass(format!("at most {share} off"));
     }
     let more = if worst < 0.0 { "fewer" } else { "more" };
-    let seen = match (is_open(load), load.in_flight_mean) {
+    let seen = match (load.is_open(), load.in_flight_mean) {
         (true, Some(mean)) => format!(
             "attempts per second × service time account for {share} {more} requests in flight than the {mean:.3} counted"
         ),
@@ -124,7 +123,7 @@ pub(super) fn on_time(case: &OfRow) -> Checked {
 
 /// How long the threads of a closed loop waited, in the worst run.
 fn waited_for_core(case: &OfRow) -> Checked {
-    let waits = case.ran.iter().filter(|(_, load)| !is_open(load)).map(waited);
+    let waits = case.ran.iter().filter(|(_, load)| !load.is_open()).map(waited);
     let waits: Vec<f64> = waits.collect::<Option<_>>().unwrap_or_default();
     match waits.into_iter().max_by(f64::total_cmp) {
         None => Checked::not_checked("how long the generator waited for a core was not read"),
@@ -152,7 +151,7 @@ fn waited((trial, load): &Run<'_>) -> Option<f64> {
         return Some(0.0);
     }
     // R·X: so much time passes in requests every second.
-    let share = per_sec / (request_secs(load) / load.window_secs);
+    let share = per_sec / (load.request_secs() / load.window_secs);
     share.is_finite().then_some(share)
 }
 

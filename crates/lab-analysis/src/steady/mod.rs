@@ -3,7 +3,6 @@
 pub mod time_series;
 
 use crate::checks::{Checked, OfRow};
-use crate::little::is_open;
 use kv::proto::{LoadReport, ScheduleReport, SecondReport};
 use kv::units::{micros, short};
 pub use stats::steady::Goal;
@@ -55,7 +54,7 @@ impl<'a> Judged<'a> {
     fn of(load: &'a LoadReport) -> Judged<'a> {
         let (secs, bins) = load.finest();
         let window = Window::of(secs, &bins.iter().map(bin).collect::<Vec<_>>());
-        let verdict = window.verdict(is_open(load));
+        let verdict = window.verdict(load.is_open());
         Judged { load, window, verdict }
     }
 

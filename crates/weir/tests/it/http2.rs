@@ -4,7 +4,6 @@ use super::load::{run_for, weir_load};
 use super::support::{Server, free_address, until};
 use super::tls::Authority;
 use kv::proto::LoadReport;
-use load::little_residual;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -128,7 +127,7 @@ fn requests_of_several_clients_share_connections() {
         let closed = peer.all_succeed("/echo", &flags);
         assert_eq!(closed.connects, 2, "{closed:?}");
         // What the generator takes for itself is no time of a request, and is not lost.
-        assert!(closed.think_secs > 0.0 && little_residual(&closed).unwrap().abs() < 1e-3, "{closed:?}");
+        assert!(closed.think_secs > 0.0 && closed.little_residual().unwrap().abs() < 1e-3, "{closed:?}");
         let open = peer.all_succeed("/echo", &[&flags[..], &["--rate=200"]].concat());
         assert!(open.schedule.unwrap().sent > 0 && open.connects == 2);
         let large = peer.all_succeed("/big", &["--expect-body", "xxx$"]);

@@ -4,7 +4,7 @@
 
 use super::support::{PATIENCE, free_address};
 use kv::proto::{Latency, LoadEvent, LoadReport};
-use load::{self, Connect, EarlyEnd, Pacing, Plan, little_residual};
+use load::{self, Connect, EarlyEnd, Pacing, Plan};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -484,7 +484,7 @@ fn a_server_that_goes_away_refuses_and_the_time_is_accounted_for() {
     assert!(report.backoff_secs > 0.0);
     assert_eq!((report.connects, report.connect.unwrap().count), (report.attempts, 1));
     // Nearly all of the window was back-off: an account of it that was off would show here most.
-    let residual = little_residual(&report).unwrap();
+    let residual = report.little_residual().unwrap();
     assert!(residual.abs() < 0.001, "{residual} {report:?}");
 }
 
@@ -518,7 +518,7 @@ fn clients_that_start_in_groups_all_get_their_turn() {
     assert_eq!((report.attempts, report.errors.len()), (report.successes, 0));
     assert_eq!((report.connects, report.connect.as_ref().unwrap().count), (150, 150));
     // The second and the later groups waited inside the window, and that is in the balance.
-    let residual = little_residual(&report).unwrap();
+    let residual = report.little_residual().unwrap();
     assert!(residual.abs() < 0.001 && report.backoff_secs == 0.0, "{residual} {report:?}");
 }
 
@@ -531,7 +531,7 @@ fn clients_are_always_in_a_request_or_in_a_back_off() {
             Plan { clients, threads: 2, warmup: Duration::from_millis(50), ..plan(server.address, "mixed") };
         // Requests cut by an edge are in the balance, so that it is right however the machine stalls.
         let report = run_for(300, &plan);
-        let residual = little_residual(&report).unwrap();
+        let residual = report.little_residual().unwrap();
         assert!(residual.abs() < 0.001, "{residual} {report:?}");
     }
 }

@@ -4,7 +4,7 @@ use super::load::{Reply, Server, plan, run, run_for};
 use super::support::{self, weir};
 use kv::proto::LoadReport;
 use kv::units::Rate;
-use load::{Arrivals, Pacing, Plan, Think, little_residual};
+use load::{Arrivals, Pacing, Plan, Think};
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -84,7 +84,7 @@ fn a_stall_that_lasts_to_the_end_of_the_window_delays_all_that_was_due_in_it() {
     assert!(schedule.over_capacity && report.error_ratio == 0.0, "{schedule:?}");
     // Neither enters the account of time: no such request has ended.
     assert_eq!(report.service.unwrap().count, report.attempts);
-    assert!(little_residual(&report).unwrap().abs() < 0.001, "{report:?}");
+    assert!(report.little_residual().unwrap().abs() < 0.001, "{report:?}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn more_than_the_server_can_do_is_called_so() {
     assert_eq!(report.in_flight_at_end, 2);
     let service = report.service.unwrap();
     assert!(report.latency.us_mean > 10.0 * service.us_mean, "{report:?}");
-    assert!(little_residual(&report).unwrap().abs() < 0.001, "{report:?}");
+    assert!(report.little_residual().unwrap().abs() < 0.001, "{report:?}");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn what_a_server_can_do_is_sent_as_it_was_asked_for() {
                 // Five standard deviations.
                 Arrivals::Poisson => assert!((300..500).contains(&schedule.due), "{schedule:?}"),
             }
-            assert!(little_residual(&report).unwrap().abs() < 0.001, "{report:?}");
+            assert!(report.little_residual().unwrap().abs() < 0.001, "{report:?}");
             let told: u64 = report.seconds.iter().map(|second| second.attempts).sum();
             assert_eq!((report.seconds.len(), told), (1, report.attempts));
         }
@@ -150,7 +150,7 @@ fn a_client_that_thinks_is_not_in_a_request() {
             assert!(report.attempts as f64 <= most, "{report:?}");
         }
         assert!(report.think_secs > 0.0 && report.latency.us_p50 < 100e3);
-        assert!(little_residual(&report).unwrap().abs() < 0.001, "{report:?}");
+        assert!(report.little_residual().unwrap().abs() < 0.001, "{report:?}");
     }
 }
 

@@ -279,7 +279,7 @@ fn a_run_that_is_told_to_ends_its_window_and_reports_what_was_measured() {
         assert_eq!(report.bins.is_some(), pacing.contains(&"--bin=250ms"));
         let window = report.window_secs;
         assert!(window >= seconds.len() as f64 && window < seconds.len() as f64 + 1.0, "{window}");
-        assert!(load::little_residual(&report).unwrap().abs() < 1e-6, "{pacing:?}: {report:?}");
+        assert!(report.little_residual().unwrap().abs() < 1e-6, "{pacing:?}: {report:?}");
         assert!((report.goodput_rps * window - report.successes as f64).abs() < 1e-6);
         if let Some(schedule) = &report.schedule {
             let due = 200.0 * window;

@@ -130,7 +130,7 @@ fn what_two_workers_counted_is_what_the_server_counted() {
     let seconds = bins.list.chunks_exact(5).map(|bins| bins.iter().map(|bin| bin.attempts).sum::<u64>());
     assert_eq!((bins.secs, bins.list.len()), (0.2, 10));
     assert!(seconds.eq(report.seconds.iter().map(|second| second.attempts)), "{report:?}");
-    let residual = load::little_residual(&report).unwrap();
+    let residual = report.little_residual().unwrap();
     assert!(residual.abs() < 0.05, "{residual}");
 }
 

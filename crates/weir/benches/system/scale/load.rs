@@ -2,7 +2,6 @@
 
 use crate::support::{LOAD_CORE, Server, median, on_core, weir};
 use kv::proto::{LoadEvent, LoadReport};
-use load::little_residual;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -118,7 +117,7 @@ pub(super) fn window_of(server: &Server, length: &str, args: &[&str]) -> Window 
         goodput_rps: report.goodput_rps,
         us_p50: report.latency.us_p50,
         us_p99: report.latency.us_p99,
-        little: little_residual(&report).unwrap_or(1.0),
+        little: report.little_residual().unwrap_or(1.0),
         error_ratio: report.error_ratio,
         generator_share: report.cpu_secs / report.window_secs,
     }

@@ -197,7 +197,8 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
         let (mean, at_end) = (units::short(mean), report.in_flight_at_end);
         add("in flight", format!("{mean} on average, {at_end} at the end"));
     }
-    let Some(residual) = load::little_residual(report) else { return figures };
+    let residual = report.little_residual().filter(|_| *attempts > 0);
+    let Some(residual) = residual else { return figures };
     // Rounded first, and zero added, so that no figure reads −0.00.
     let residual = (residual * 1e4).round() / 100.0 + 0.0;
     let law = match report.schedule {
