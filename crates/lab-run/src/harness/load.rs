@@ -23,8 +23,7 @@ pub(super) struct Limits {
 }
 
 /// When to give one up.
-pub(super) const LIMITS: Limits =
-    Limits { preload: Duration::from_secs(120), grace: Duration::from_secs(30) };
+const LIMITS: Limits = Limits { preload: Duration::from_secs(120), grace: Duration::from_secs(30) };
 
 /// How long a generator that has reported may take to end.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,7 +57,32 @@ pub(super) struct Run<'a> {
     pub(super) limits: Limits,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    /// One that writes all keys first and tells nobody anything.
+    pub(super) fn new(
+        options: &'a Options,
+        planned: &'a Planned<'a>,
+        urls: &'a [String],
+        seed: u64,
+        cores: &'a [usize],
+        context: &'a Context,
+    ) -> Run<'a> {
+        Run {
+            options,
+            planned,
+            urls,
+            seed,
+            is_filled: Cell::new(false),
+            cores,
+            context,
+            started: &|_| Ok(()),
+            filled: &|| Ok(()),
+            is_judged: false,
+            opened: &|| {},
+            limits: LIMITS,
+        }
+    }
+
     /// Runs it to its end, to its time limit, or until the run is stopped: the generator's report or why there is none, and the readings
     /// around its window if that closed.
     pub(super) fn run(&self) -> Trial {
@@ -208,20 +232,10 @@ mod tests {
         let args = vec!["--keys".into(), "5".into()];
         let workload = Workload { name: "w".into(), args, ..Workload::default() };
         let short = Span(Duration::from_millis(100));
-        let run = Run {
-            options: &options,
-            planned: &Planned::unchanged(&workload, 2, 0, Length { warmup: short, window: short, adaptive }),
-            urls: &["http://127.0.0.1:1".to_owned()],
-            seed: 7,
-            is_filled: Cell::new(!preload),
-            cores: &[],
-            context: &Context::default(),
-            started: &|_| Ok(()),
-            filled: &|| Ok(()),
-            is_judged: false,
-            opened: &|| {},
-            limits,
-        };
+        let planned = Planned::unchanged(&workload, 2, 0, Length { warmup: short, window: short, adaptive });
+        let (urls, context) = (["http://127.0.0.1:1".to_owned()], Context::default());
+        let own = Run::new(&options, &planned, &urls, 7, &[], &context);
+        let run = Run { is_filled: Cell::new(!preload), limits, ..own };
         (run.run(), run.is_filled.get())
     }
 

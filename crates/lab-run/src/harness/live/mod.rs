@@ -153,6 +153,11 @@ impl<'a> LiveRunner<'a> {
         self.started.broken.clone().map_or(Ok(()), Err)
     }
 
+    /// Another for each trial: the same requests again would find what the last ones left in the cache.
+    fn seed(&self) -> u64 {
+        self.target_run.experiment.seed.wrapping_add(self.ran)
+    }
+
     /// One run of the load generator.
     fn run(&mut self, planned: &Planned) -> Trial {
         let workload = &planned.workload.name;
@@ -170,20 +175,12 @@ impl<'a> LiveRunner<'a> {
         if !experiment.faults.is_empty() {
             return self.run_with_faults(planned, &context);
         }
+        let (urls, cores) = (self.load_urls(), self.target_run.cores_of(GENERATOR));
         let run = load::Run {
-            options,
-            planned,
-            urls: &self.load_urls(),
-            // Another for each trial: the same requests again would find what the last ones left in the cache.
-            seed: experiment.seed.wrapping_add(self.ran),
             is_filled: Cell::new(is_filled),
-            cores: self.target_run.cores_of(GENERATOR),
-            context: &context,
             started: &|pid| self.fleet.limits.take(GENERATOR, pid),
             filled: &|| fail(self, true),
-            is_judged: false,
-            opened: &|| {},
-            limits: load::LIMITS,
+            ..load::Run::new(options, planned, &urls, self.seed(), cores, &context)
         };
         let (trial, is_filled) = (run.run(), run.is_filled.get());
         if is_filled {
@@ -201,28 +198,19 @@ impl<'a> LiveRunner<'a> {
     /// The same on a fresh target, with the faults of the experiment beside it.
     fn run_with_faults(&mut self, planned: &Planned, context: &Context) -> Trial {
         let (TargetRun { experiment, subject, options, .. }, urls) = (self.target_run, self.load_urls());
-        let (seed, cores) = (experiment.seed.wrapping_add(self.ran), self.target_run.cores_of(GENERATOR));
+        let (seed, cores) = (self.seed(), self.target_run.cores_of(GENERATOR));
         let (sender, window) = mpsc::channel();
         let (faults, length) = (experiment.faults_of(subject), planned.length.window.0);
         let processes: Vec<&mut Process> = self.processes().collect();
         let (trial, done) = thread::scope(|scope| {
             let breaking = scope.spawn(move || faults::carry_out(&faults, length, processes, &window));
             let run = load::Run {
-                options,
-                planned,
-                urls: &urls,
-                seed,
-                is_filled: Cell::new(false),
-                cores,
-                context,
-                started: &|_| Ok(()),
-                filled: &|| Ok(()),
                 is_judged: true,
                 opened: &|| {
                     // Nobody waits for it any more if a fault could not be made.
                     let _ = sender.send(());
                 },
-                limits: load::LIMITS,
+                ..load::Run::new(options, planned, &urls, seed, cores, context)
             };
             let trial = run.run();
             drop(sender);
