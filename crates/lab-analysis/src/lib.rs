@@ -41,6 +41,7 @@ pub use waits::{WAITS, Wait, WaitKind, Whereabouts};
 
 use checks::{OfRow, OfWorkload, Test};
 use lab_data::results::{Results, Run, Trial, WorkloadPlan};
+use std::collections::BTreeSet;
 
 /// Everything concluded from one run of an experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,6 +132,14 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
         row.checks = checks::asked(|test| if let Test::Row(test) = test { Some(test(&case)) } else { None });
     }
     row
+}
+
+/// The level with the highest goodput of those of `workload` that count; `None` where there is none.
+pub fn best_level(results: &Results, workload: &str) -> Option<u32> {
+    let of_it = results.trials.iter().filter(|trial| trial.workload == workload);
+    let levels: BTreeSet<u32> = of_it.map(|trial| trial.level).collect();
+    let rows: Vec<Row> = levels.into_iter().map(|level| row(results, workload, level, None, None)).collect();
+    rows::best(rows::usable(&rows)).map(|row| row.level)
 }
 
 fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -> WorkloadFindings {

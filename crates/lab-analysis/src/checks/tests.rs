@@ -1,7 +1,7 @@
 //! Every check on results of which the answer is known.
 
 use super::*;
-use crate::{Capacity, Grade, Reason, Shown, WorkloadFindings, findings};
+use crate::{Capacity, Grade, Reason, Shown, WorkloadFindings, best_level, findings};
 use kv::proto::{Latency, LoadReport, ScheduleReport};
 use lab_data::results::{
     Change, Intervention, Limit, Placement, Resource, ResourceKind, SLOWER_GENERATOR, SLOWER_SERVER, Selftest,
@@ -175,6 +175,17 @@ fn a_failed_check_of_any_valid_row_lowers_confidence() {
     for level in [1, 16] {
         assert_eq!(trust(level), Trust { confidence: Low, lowered_by: vec!["percentiles"] }, "{level}");
     }
+}
+
+#[test]
+fn a_level_with_errors_is_not_the_best_whatever_got_through() {
+    let mut results = results();
+    assert_eq!(best_level(&results, "w"), Some(16));
+    results.trials.iter_mut().find(|trial| trial.level == 16).unwrap().load.as_mut().unwrap().error_ratio =
+        0.002;
+    assert_eq!(best_level(&results, "w"), Some(8));
+    results.trials.retain(|trial| trial.level == 16);
+    assert_eq!((best_level(&results, "w"), best_level(&results, "other")), (None, None));
 }
 
 const LEVELS: &[u32] = &[1, 4, 8, 16, 32];

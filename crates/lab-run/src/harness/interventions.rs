@@ -14,7 +14,6 @@ use kv::Error;
 use kv::units::Span;
 use lab_data::experiment::{Experiment, Workload};
 use lab_data::results::{Intervention, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -46,11 +45,10 @@ impl<'a> Rounds<'a> {
         experiment: &Experiment,
         workload: &'a Workload,
         names: &[String],
-        results: &Results,
+        best_level: impl FnOnce() -> Option<u32>,
     ) -> Option<Rounds<'a>> {
         // At a rate that is offered, goodput says nothing.
-        let level =
-            best_level(results, &workload.name).filter(|_| experiment.headroom && !workload.is_open())?;
+        let level = if experiment.headroom && !workload.is_open() { best_level()? } else { return None };
         // The rounds of a workload are numbered through.
         let asked = experiment.interventions.as_ref().map_or(0, |of| of.rounds);
         Some(Rounds {
@@ -88,22 +86,6 @@ fn is_headroom(name: &str) -> bool {
     [SLOWER_GENERATOR, SLOWER_SERVER].contains(&name)
 }
 
-/// Of the attempts of a trial, how many may fail: a level with more does not count in the analysis either.
-const ERRORS_MAX: f64 = 0.001;
-
-/// The level at which most got through in the mean over the repetitions, of those that count.
-fn best_level(results: &Results, workload: &str) -> Option<u32> {
-    let mut goodput: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    let mut failing = BTreeSet::new();
-    for trial in results.trials.iter().filter(|trial| trial.workload == workload) {
-        failing.extend(trial.numbers().filter(|load| load.error_ratio > ERRORS_MAX).map(|_| trial.level));
-        goodput.entry(trial.level).or_default().extend(trial.numbers().map(|load| load.goodput_rps));
-    }
-    let counting = goodput.into_iter().filter(|(level, _)| !failing.contains(level));
-    let means = counting.map(|(level, all)| (level, all.iter().sum::<f64>() / all.len() as f64));
-    means.filter(|(_, mean)| *mean > 0.0).max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(level, _)| level)
-}
-
 impl Block<'_> {
     /// Makes every intervention of every workload, as often as it has to be made, or until the run is stopped. What fails is a failed
     /// trial; the error is that nothing can be saved.
@@ -124,7 +106,8 @@ impl Block<'_> {
                     continue;
                 }
             };
-            let headroom = Rounds::headroom(experiment, workload, &names, self.results);
+            let best_level = || (options.best_level)(self.results, &workload.name);
+            let headroom = Rounds::headroom(experiment, workload, &names, best_level);
             let both = [headroom, Rounds::asked(experiment, workload, &names)];
             for rounds in both.iter().flatten().filter(|rounds| !rounds.names.is_empty()) {
                 self.run_rounds(rounds, runner)?;
@@ -227,6 +210,7 @@ mod tests {
     use crate::harness::{Options, Progress, TargetRun};
     use lab_data::experiment::{Experiment, INTERVENTIONS};
     use lab_data::results::{Resource, Selftest};
+    use std::collections::BTreeSet;
 
     use crate::harness::sizes::tests::base;
 
@@ -296,19 +280,6 @@ mod tests {
         fn ended(&mut self, _: Option<&str>, _: &Trial) {}
         fn intervenes(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: Option<&str>) {}
         fn intervened(&mut self, _: Option<&str>, _: &Intervention) {}
-    }
-
-    #[test]
-    fn a_level_with_errors_is_not_the_best_whatever_got_through() {
-        let trial = |level, goodput_rps, error_ratio| {
-            let load = kv::proto::LoadReport { goodput_rps, error_ratio, ..Default::default() };
-            Trial { level, load: Some(load), ..base(&[]) }
-        };
-        let trials = vec![trial(8, 900.0, 0.001), trial(16, 1000.0, 0.0), trial(16, 1000.0, 0.002)];
-        let mut results = Results { trials, ..Results::default() };
-        assert_eq!(best_level(&results, "w"), Some(8));
-        results.trials.remove(0);
-        assert_eq!(best_level(&results, "w"), None);
     }
 
     /// What two rounds of three interventions left: of each round its trials, `+` for one that counts, `B` where that is the base.

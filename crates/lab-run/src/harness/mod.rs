@@ -76,6 +76,8 @@ pub struct Options {
     /// Whether a trial whose window may end sooner has seen enough; asked after each of its bins of [`BIN`]. It gets what the window is
     /// in any case, how well the means have to be known, and whether requests are sent at a rate, and goodput says nothing.
     pub enough: fn(Duration, &Adaptive, bool, &[SecondReport]) -> bool,
+    /// The level with the highest goodput of those of a workload that count.
+    pub best_level: fn(&Results, &str) -> Option<u32>,
     /// Whether the rounds made so far show, for a workload, if the generator is the limit.
     pub is_decided: fn(&Results, &str) -> bool,
     /// Set, the run ends.
@@ -94,6 +96,7 @@ impl Options {
             sequential: false,
             published: Vec::new(),
             enough: |_, _, _, bins| bins.len() == 3,
+            best_level: |results, _| results.trials.iter().map(|trial| trial.level).max(),
             is_decided: |results, _| results.interventions.len() >= 12,
             stop: Arc::default(),
         }

@@ -11,8 +11,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kv::Error;
 use kv::proto::SecondReport;
 use kv::units::Span;
-use lab_analysis::headroom_is_decided;
 use lab_analysis::steady::{Goal, long_enough};
+use lab_analysis::{best_level, headroom_is_decided};
 use lab_data::experiment::{Adaptive, Experiment, PublishedSource};
 use lab_data::published::{self, PublishedRow};
 use lab_data::results::{Intervention, Measured, Results, Selftest, Trial};
@@ -121,6 +121,7 @@ pub(super) fn options(dir: &Path) -> Result<Options, Error> {
         sequential: false,
         published: Vec::new(),
         enough,
+        best_level,
         is_decided: headroom_is_decided,
         stop: stop_on_signal()?,
     })
