@@ -164,9 +164,10 @@ fn limit(found: &WorkloadFindings) -> Answer {
         Grade::NotIdentified if sentences::is_open(found) => said(UNKNOWN, "an open loop does not show it"),
         Grade::NotIdentified => {
             let names: Vec<&str> = bottleneck.load_dependent.iter().map(|of| of.resource.as_str()).collect();
-            let (are, their) = if names.len() == 1 { ("is", "its") } else { ("are", "their") };
-            let batching =
-                format!("{} {are} busy, but batching lowers {their} demand", format::listed(&names));
+            let batching = format!(
+                "{}: busy, but batches grow with load, so perhaps not the limit",
+                format::listed(&names)
+            );
             let resources = bottleneck.candidates.iter().filter(|of| of.kind != ResourceKind::Indication);
             let busiest = resources.max_by(|a, b| a.utilization.total_cmp(&b.utilization));
             let busiest =

@@ -46,7 +46,7 @@ fn clients(found: &WorkloadFindings) -> Vec<Block> {
         column(heading, move |row: &Row| Some(number(read(row.population.as_ref()?), 1)))
     });
     let mut notes = vec!["Mean number of clients that wait for a resource or are served by it; unaccounted: clients that are in no other column. Generator CPU, waiting: \
-         clients whose answer has arrived and is not read yet. Server workers: clients at the threads that serve connections, without those of another \
+         clients whose answer has arrived and is not read yet. Server workers: clients at the threads that serve connections, not counting clients in another \
          column. Store workers: threads that read from the store or write to it; each serves all requests of its batch.".to_owned()];
     if counted().any(|of| of.is_late) {
         notes.push(
@@ -70,8 +70,8 @@ fn sessions(found: &WorkloadFindings) -> Vec<Block> {
     let least = known(all().map(|of| of.samples).reduce(f64::min), |least| number(least, 0));
     let cost = known(all().filter_map(|of| of.cost_ratio).reduce(f64::max), |share| percent(share, 1));
     page.push(Block::Notes(vec![format!(
-        "Mean number of sessions in each state, over at least {least} samples a trial; sampling took at most {cost} of a core, \
-         which is in the database’s own CPU time."
+        "Mean number of sessions in each state, over at least {least} samples a trial; sampling took at most {cost} of a core; \
+         the database’s CPU time includes it."
     )]));
     page
 }

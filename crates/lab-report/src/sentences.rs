@@ -80,13 +80,14 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     found.knee.iter().map(|of| knee(of, found)).chain(because).chain(help(found)).collect()
 }
 
-/// Why what is named is not what has the queue: ` What is served there needs server CPU, which is 98 % busy; so server CPU is named.`
+/// Why what is named is not what has the queue: ` Requests served by server workers need server CPU: 98 % busy, so named.`
 fn in_use(of: &Reason, named: &[Evidence]) -> String {
     let (Reason::Queue(growth) | Reason::InStore(growth)) = of else { return String::new() };
     let is_other = named.iter().all(|of| of.resource != growth.resource);
-    let Some(first) = named.first().filter(|of| is_other && of.is_hard) else { return String::new() };
-    let (limits, busy) = (limits(named), percent(first.utilization, 0));
-    format!(" What is served there needs {limits}, which is {busy} busy; so {limits} is named.")
+    if !is_other || !named.first().is_some_and(|of| of.is_hard) {
+        return String::new();
+    }
+    format!(" Requests served by {} need {}: {}, so named.", growth.resource, limits(named), busy(named))
 }
 
 /// The intervention that gives a server more.
@@ -97,14 +98,14 @@ fn help(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
     let clients =
         of.clients.map_or_else(String::new, |clients| format!(" with {}", count(clients, "client")));
-    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", where the limit is {then}"));
+    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", and {then} would be the limit"));
     let tried = found.effects.iter().find(|of| of.change.name == RAISED_QUOTA).map_or_else(
         || " (predicted from these figures)".to_owned(),
         |of| {
             let gain = |loss: f64| percent(-loss, 0);
             let Estimate { mean, low, high, .. } = of.loss;
             format!(
-                ". Tried: twice the processor time brought {} ({} to {})",
+                ". Tried: twice the processor time raised goodput by {} ({} to {})",
                 gain(mean),
                 gain(high),
                 gain(low)
@@ -127,10 +128,10 @@ fn help(found: &WorkloadFindings) -> Option<String> {
     let outside = named.iter().find(|of| of.blocked.is_some()).and_then(|of| of.limit);
     let see = match outside {
         Some(Limit::OneThread | Limit::ServerCpu) => {
-            " Which functions compute is shown by perf record -g -p PID; that takes CAP_PERFMON, or kernel.perf_event_paranoid of at most 1."
+            " “perf record -g -p PID” shows which functions compute; it needs CAP_PERFMON, or kernel.perf_event_paranoid of at most 1."
         }
         Some(Limit::ServerLock | Limit::Pool) => {
-            " Where they wait is shown by the stacks of its threads (jstack, py-spy, gdb); of another user’s process that takes CAP_SYS_PTRACE."
+            " The stacks of its threads (jstack, py-spy, gdb) show where they wait; for another user’s process that needs CAP_SYS_PTRACE."
         }
         _ => "",
     };
@@ -144,7 +145,7 @@ fn help(found: &WorkloadFindings) -> Option<String> {
 /// The same in a few words, which have room behind the name of the limit: `if twice as fast ≈ 466 req/s`.
 pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
-    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", then {then}"));
+    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", limited by {then}"));
     Some(format!("if twice as fast ≈ {} req/s{then}", short(of.rps)))
 }
 
@@ -232,32 +233,33 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::Followed { resource, utilization, .. } => format!(
-            "Goodput changed as predicted when {resource} was changed, but its utilization is {}, below the 85 % from which it is named.",
+            "Goodput changed as predicted when {resource} was changed, but its utilization is only {}. If no queue or wait points \
+             to a resource, it is named only from 85 % on.",
             percent(*utilization, 0)
         ),
         Reason::SaturatedAtMost { resource, utilization, clients } => format!(
-            "At {} {resource} is {} busy. The limit is determined at {}; there the data do not support it, so it is only suspected.",
-            count(*clients, "client"),
+            "{}: {} busy at {}. At {}, from which the limit is determined, the data do not support {resource}, so it is only suspected.",
+            capitalized(resource),
             percent(*utilization, 0),
+            count(*clients, "client"),
             format::levels(levels)
         ),
         Reason::NotBusy { resource, utilization } => {
             busy(resource, *utilization, "below the 95 % from which it would explain the queue")
         }
         Reason::DemandVaries { resource, utilization, variation } => {
-            let one = "but the limit is determined at one level, so whether its demand per request varies is not known".to_owned();
+            let one = "but the limit is determined at one level, so whether the demand per request varies is not known".to_owned();
             let several = |by| {
                 format!(
-                    "but its demand per request varies by {} over these levels, so it is not named",
+                    "but the demand per request varies by {} over these levels, so full utilization does not show that it is the limit",
                     percent(by, 0)
                 )
             };
             busy(resource, *utilization, &variation.map_or(one, several))
         }
         Reason::Batches { resource, waits } => format!(
-            "{} handles requests in batches that grow with the load, so it may be busy without being the limit{}.",
-            capitalized(resource),
-            if *waits { "; most of the time it waits for the named limit" } else { "" }
+            "Batches in {resource} grow with the load, so high utilization there does not show the limit{}.",
+            if *waits { "; most of the busy time is spent waiting for the named limit" } else { "" }
         ),
         Reason::Conflicts { clients, share } => format!(
             "With {} {} of the statements that write conflicted with another server’s write of the same key: they were sent again, or \
@@ -448,4 +450,52 @@ pub(super) fn failures(rows: &[&Row]) -> Vec<String> {
         format!("{trials} of {} at {} failed: {why}.", count(planned, "trial"), each_level(&levels))
     };
     causes.into_iter().map(sentence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_led_to_a_verdict_is_said_of_one_resource_as_of_several() {
+        let [resource, cpu] = ["store write workers", "server CPU"].map(|name| move || name.to_owned());
+        for (of, said) in [
+            (
+                Reason::SaturatedAtMost { resource: cpu(), utilization: 0.97, clients: 256 },
+                "Server CPU: 97 % busy at 256 clients. At 16–64 clients, from which the limit is determined, the data do not \
+                 support server CPU, so it is only suspected.",
+            ),
+            (
+                Reason::Followed { resource: cpu(), utilization: 0.6, is_named: false },
+                "Goodput changed as predicted when server CPU was changed, but its utilization is \
+                 only 60 %. If no queue or wait points to a resource, it is named only from 85 % on.",
+            ),
+            (
+                Reason::DemandVaries { resource: resource(), utilization: 0.97, variation: Some(0.2) },
+                "The utilization of store write workers is 97 %, but the demand per request varies by 20 % over these levels, so full \
+                 utilization does not show that it is the limit.",
+            ),
+            (
+                Reason::Batches { resource: resource(), waits: true },
+                "Batches in store write workers grow with the load, so high utilization there does not show the limit; most of the busy \
+                 time is spent waiting for the named limit.",
+            ),
+        ] {
+            assert_eq!(reason(&of, &[16, 64]), said);
+        }
+    }
+
+    #[test]
+    fn what_is_named_in_place_of_a_queue_says_how_busy_each_of_it_is() {
+        let growth = Growth { resource: "server workers".into(), of_each: 0.9, low: 16, high: 64 };
+        let hard = |resource: &str, utilization| Evidence {
+            resource: resource.into(),
+            is_hard: true,
+            utilization,
+            ..Evidence::default()
+        };
+        let said = in_use(&Reason::Queue(growth), &[hard("server CPU", 0.98), hard("database CPU", 0.96)]);
+        let expected = " Requests served by server workers need server CPU and database CPU: 98 % busy and 96 % busy, so named.";
+        assert_eq!(said, expected);
+    }
 }
