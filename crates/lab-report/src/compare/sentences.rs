@@ -175,8 +175,8 @@ pub(super) fn reading(comparison: &Comparison) -> Vec<String> {
 const READING: &[&str] = &[
     "The sentences at the top compare capacities: the mean over the levels of the plateau, or goodput at the highest level \
      that both have. p is corrected by Holm’s method for the number of these sentences; below 0.05 there is a difference.",
-    "CPU is the processor time of all parts of a target without the generator, over all requests, failed ones included, and \
-     without the kernel’s work outside of these processes. Latency is that of all attempts, median over repetitions.",
+    "CPU is the processor time of the target’s processes divided by all requests, failed ones included. The generator and kernel work \
+     outside these processes are not counted. Latency is that of all attempts, median over repetitions.",
     "A ratio in square brackets is not comparable. Where the generator was the limit, goodput is a lower bound, and latency \
      contains the generator’s own waiting; processor time stays comparable. “–”: not measured, or too few repetitions.",
 ];

@@ -182,7 +182,9 @@ fn change(of: &Verdict) -> String {
             match excluded {
                 Excluded::NoNumbers => format!("{which} failed"),
                 Excluded::Errors if share.is_none() => format!("no request was completed in {which}"),
-                Excluded::Errors => format!("{} failed, too many in {which}", values(of)[1]),
+                Excluded::Errors => {
+                    format!("{} of the requests failed; {which} had too many failures", values(of)[1])
+                }
                 Excluded::OverCapacity => format!("not all requests that were due completed in {which}"),
             }
         }
@@ -227,8 +229,8 @@ fn notes(comparison: &Comparison, gate: &Gate) -> Vec<String> {
         ),
         format!(
             "A regression is a significant loss whose interval reaches {margin}, or a level at which clearly more trials fail, have failed \
-             requests or are over capacity. At most 5 % of comparisons without a loss report a significant one; of losses of {margin} \
-             at most 5 % are reported as smaller."
+             requests or are over capacity. At most 5 % of comparisons without a loss report a significant one; a true loss of {margin} \
+             is reported as smaller in at most 5 % of comparisons."
         ),
     ]
 }

@@ -152,7 +152,7 @@ fn a_service_that_fails_is_a_regression_and_a_base_that_fails_compares_nothing()
         compare(&[&urls[..], &length].concat())
     };
     let output = run(&good, &bad, "new");
-    let expected = "error: regression: failed requests at 1 client: 100.00 % failed, too many in ";
+    let expected = "error: regression: failed requests at 1 client: 100.00 % of the requests failed; ";
     assert!(output.status.code() == Some(3) && said(&output)[1].contains(expected), "{:?}", said(&output));
     let output = run(&bad, &good, "base");
     let expected = "error: not comparable: no level counts on both sides; hint: ";
