@@ -236,8 +236,8 @@ pub(super) fn mix(case: &OfRow) -> Checked {
     if case.ran.iter().all(|(_, load)| load.attempts == 0) {
         return Checked::not_checked("no request completed");
     }
-    let remedy = "This happens by chance in one of a few hundred rows: repeat it. If it happens again, some operations wait \
-                  longer than the window.";
+    let remedy = "One row in a few hundred fails by chance: repeat the run. If it fails again, some operations wait longer \
+                  than the window.";
     Checked::unless(case.ran.iter().find_map(|(_, load)| another_mix(load)), remedy)
 }
 

@@ -60,7 +60,7 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
     match (reads, verified, wrong) {
         (_, _, 1..) => Checked::fail(
             format!("{wrong} of the answers were wrong or stale"),
-            "Find out why the target answers so before its speed is compared with anything.",
+            "Find out why the answers are wrong before you compare its speed.",
         ),
         (0, 0, _) => Checked::not_checked("the workload reads no values"),
         (_, 0, _) => Checked::not_checked(
