@@ -75,7 +75,8 @@ pub enum Grade {
     Confirmed,
     /// The same without the last.
     Supported,
-    /// Nothing carries it at the levels that decide, but with the most clients it is saturated, and no queue speaks against it.
+    /// Nothing carries it at the levels that decide, but with the most clients it is a processor, quota or rate that is saturated, and no
+    /// queue speaks against it; or it is weak evidence from outside, or [`CONFLICTS`].
     Suspected,
     /// Nothing is: clients spend their time in a delay that any number of them can be in at once.
     Delay,
