@@ -53,7 +53,7 @@ pub static CHECKS: &[CheckRow] = &[
         "rate",
         true,
         rate::run,
-        "In an open loop requests are sent at the rate and with the requested distribution of gaps.",
+        "In an open loop requests are sent at the requested rate and with the requested distribution of gaps.",
     ),
     check(
         "faults",

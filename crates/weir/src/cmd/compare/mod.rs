@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// A loss that is looked for where the flags name none.
 const MARGIN: f64 = 0.05;
 
-/// Compare results, or measure two services in turns: goodput, processor time and latency, their ratios, and which is slower.
+/// Compare the results of two runs, or measure two services in turns, and say which is slower: goodput, processor time, latency.
 #[derive(clap::Args)]
 #[command(
     override_usage = "weir compare [OPTIONS] BASE [NEW]\n       weir compare [OPTIONS] --command BASE --command NEW [-- FLAGS]\n       \
@@ -30,8 +30,8 @@ pub(crate) struct Args {
     /// Results to compare with the first
     new: Option<PathBuf>,
     /// Exit with 3 if NEW is slower: if the 95 % interval of the loss (less goodput, or more CPU per request, p50 or p99 latency) lies above 0
-    /// and its upper end is SHARE or more, as in 5%. Also if clearly more trials of NEW than of BASE do not count (the trial failed, more than
-    /// 0.1 % of the attempts failed, or the service did not reach the offered rate)
+    /// and its upper end is SHARE or more, as in 5%. Exit with 3 also if clearly more trials of NEW than of BASE are invalid: the trial failed,
+    /// more than 0.1 % of the attempts failed, or the service did not reach the offered rate
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,
     /// Write the verdicts in JUnit's XML
