@@ -149,8 +149,6 @@ impl Import {
             )
             .hint(format_args!("`weir export --resume` completes a file; --after {cursor} gives the rest"))),
             Some(None) => Ok(()),
-            None if self.done_lines == 0 => Err(Error::input("there is nothing to import")
-                .hint("also an export of no keys has a last line; see what weir export said")),
             None => {
                 note("no end of an export was seen: if weir export wrote these lines, some may be missing");
                 Ok(())
