@@ -2,8 +2,8 @@
  *
  * WEIR_DISK_DIR      the directory; calls on other files pass
  * WEIR_DISK_RECORD   where to append what was done, and the beginnings of answers sent to sockets
- * WEIR_DISK_FAIL     "N:ERRNO:COUNT:SHORT": COUNT calls from the N-th on fail; with SHORT 1, writes write half before that;
- *                    with ERRNO 0 the process is killed before the N-th
+ * WEIR_DISK_FAIL     "N:ERRNO:COUNT:HOW": COUNT calls from the N-th on fail; with HOW 1, writes write half before that; with
+ *                    HOW 2 only those count that give a file a name; with ERRNO 0 the process is killed before the N-th
  *
  * A record is a header and two strings. Calls are serialized, so that the order recorded is the order done. */
 #define _GNU_SOURCE
@@ -33,7 +33,7 @@ struct header {
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static const char *directory;
 static int record = -1;
-static long fail_from = -1, fail_errno, fail_count, fail_short, calls;
+static long fail_from = -1, fail_errno, fail_count, fail_how, calls;
 static char tracked[FILES];
 
 #define REAL(type, name, ...) static type (*real_##name)(__VA_ARGS__)
@@ -64,7 +64,7 @@ __attribute__((constructor)) static void prepare(void) {
         fail_from = strtol(fail, &next, 10);
         fail_errno = strtol(next + 1, &next, 10);
         fail_count = strtol(next + 1, &next, 10);
-        fail_short = strtol(next + 1, &next, 10);
+        fail_how = strtol(next + 1, &next, 10);
     }
 }
 
@@ -95,7 +95,10 @@ static int is_directory(int file) {
 }
 
 /* Whether this call is to fail. */
-static int fails(void) {
+static int fails(int gives_name) {
+    if (fail_how == 2 && !gives_name) {
+        return 0;
+    }
     calls++;
     if (fail_from < 0 || calls < fail_from || calls - fail_from >= fail_count) {
         return 0;
@@ -118,7 +121,7 @@ int open64(const char *path, int flags, ...) {
     pthread_mutex_lock(&turn);
     struct stat64 before;
     int is_new = stat64(path, &before) != 0;
-    int file = fails() ? -1 : real_open64(path, flags, mode);
+    int file = fails(is_new) ? -1 : real_open64(path, flags, mode);
     if (file >= 0 && file < FILES) {
         tracked[file] = 1;
         if (is_new) {
@@ -152,8 +155,8 @@ ssize_t pwrite64(int file, const void *data, size_t bytes, off64_t offset) {
     }
     pthread_mutex_lock(&turn);
     ssize_t done = -1;
-    if (fails()) {
-        if (fail_short && bytes > 1) {
+    if (fails(0)) {
+        if (fail_how == 1 && bytes > 1) {
             int cause = errno;
             real_pwrite64(file, data, bytes / 2, offset);
             errno = cause;
@@ -173,7 +176,7 @@ ssize_t write(int file, const void *data, size_t bytes) {
         return real_write(file, data, bytes);
     }
     pthread_mutex_lock(&turn);
-    ssize_t done = fails() ? -1 : real_write(file, data, bytes);
+    ssize_t done = fails(0) ? -1 : real_write(file, data, bytes);
     if (done > 0) {
         note('W', inode_of(file), lseek64(file, 0, SEEK_CUR) - done, NULL, data, done);
     }
@@ -186,7 +189,7 @@ static int flush(int file, int (*real)(int)) {
         return real(file);
     }
     pthread_mutex_lock(&turn);
-    int done = fails() ? -1 : real(file);
+    int done = fails(0) ? -1 : real(file);
     if (done == 0) {
         note(is_directory(file) ? 'D' : 'F', inode_of(file), 0, NULL, NULL, 0);
     }
@@ -207,7 +210,7 @@ int ftruncate64(int file, off64_t bytes) {
         return real_ftruncate64(file, bytes);
     }
     pthread_mutex_lock(&turn);
-    int done = fails() ? -1 : real_ftruncate64(file, bytes);
+    int done = fails(0) ? -1 : real_ftruncate64(file, bytes);
     if (done == 0) {
         note('T', inode_of(file), bytes, NULL, NULL, 0);
     }
@@ -220,7 +223,7 @@ int rename(const char *from, const char *to) {
         return real_rename(from, to);
     }
     pthread_mutex_lock(&turn);
-    int done = fails() ? -1 : real_rename(from, to);
+    int done = fails(1) ? -1 : real_rename(from, to);
     if (done == 0) {
         note('R', 0, 0, from, to, strlen(to));
     }

@@ -4,6 +4,8 @@ use crate::power_loss::library;
 use crate::register::Register;
 use crate::support::{PATIENCE, Server, is_long};
 use rustix::io::Errno;
+use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
 const KEYS: usize = 3;
@@ -112,6 +114,50 @@ fn no_failing_call_makes_it_lose_or_lie() {
     let refused = ends.iter().filter(|end| **end == End::Refused).count();
     assert!(refused > 0 && refused < ends.len() / 4, "{refused} of {}", ends.len());
     assert!(ends.len() >= if is_long() { 2000 } else { 100 }, "{} points", ends.len());
+}
+
+/// Over a store that has rows. What one attempt does to it, the next one finds; each writes the last batch anew.
+#[test]
+fn no_start_that_fails_loses_a_row() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = library(directory.path());
+    let url = |store: &Path| format!("file:{}?segment=16KiB", store.display());
+    let before = directory.path().join("before");
+    let server = Server::start_in(&url(&before), &[], &[]).unwrap();
+    let keys = ["/kv/a", "/kv/b", "/kv/c"];
+    for key in keys {
+        assert_eq!(server.client().put(key, b"value").status, 201);
+    }
+    server.kill();
+    let (mut refused, mut attempts) = (0, 0);
+    // Error 0: it is killed.
+    let ever = usize::MAX >> 1;
+    for (error, calls, how) in [(5, 1, 0), (5, ever, 0), (28, 2, 0), (28, ever, 0), (13, ever, 2), (0, 1, 0)]
+    {
+        for from in (1..=24).step_by(if is_long() || how == 2 { 1 } else { 3 }) {
+            let store = directory.path().join(format!("{error}-{calls}-{from}"));
+            fs::create_dir(&store).unwrap();
+            for file in fs::read_dir(&before).unwrap().map(Result::unwrap) {
+                fs::copy(file.path(), store.join(file.file_name())).unwrap();
+            }
+            let environment = [
+                ("LD_PRELOAD", library.clone()),
+                ("WEIR_DISK_DIR", store.display().to_string()),
+                ("WEIR_DISK_FAIL", format!("{from}:{error}:{calls}:{how}")),
+            ];
+            for _ in 0..2 {
+                attempts += 1;
+                match Server::start_in(&url(&store), &[], &environment) {
+                    Ok(server) => server.kill(),
+                    Err(_) => refused += 1,
+                }
+            }
+            let server = Server::start_in(&url(&store), &[], &[]).unwrap();
+            let found = keys.map(|key| server.client().get(key).status);
+            assert_eq!(found, [200; 3], "call {from} failed with error {error} {calls} times");
+        }
+    }
+    assert!(refused > attempts / 8 && refused < attempts, "{refused} of {attempts}");
 }
 
 /// Half of it was written, and the other half were zeros, which are there already: it was refused, and there after a restart.
