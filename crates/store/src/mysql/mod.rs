@@ -44,6 +44,8 @@ use tls::Tls;
 use user_session::UserTableSession;
 use user_table::{UserTable, VERSIONS_TABLE};
 
+/// Most bytes of a packet from the server: the most that `max_allowed_packet` can be.
+const ANSWER_BYTES_MAX: usize = 1 << 30;
 /// How often a lease ends lingering sessions before it gives up for this time; it waits a second after each.
 const TERMINATIONS_MAX: usize = 10;
 
@@ -147,6 +149,8 @@ impl Mysql {
             // The address that is given, not a socket that the server says is the same.
             .prefer_socket(false)
             .tcp_keepalive(Some(Duration::from_secs(10)))
+            // Of answers. A row may be larger than what the server takes today; of what is sent, see `check_fit`.
+            .max_allowed_packet(Some(ANSWER_BYTES_MAX))
             .stmt_cache_size(PREPARED_MAX);
         Ok(Mysql {
             options: options.into(),

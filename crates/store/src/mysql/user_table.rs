@@ -293,7 +293,8 @@ impl UserTable {
         Statements {
             read: format!(
                 "SELECT {} FROM {rows} WHERE {sql_value} IS NOT NULL AND {sql_key}",
-                columns(&format!("CAST({value_out} AS BINARY)"))
+                // Not cast to bytes, which it is as it arrives: a cast of more than max_allowed_packet is NULL.
+                columns(&value_out)
             ),
             look: format!("SELECT {key_bytes}, {digest} FROM {table} t WHERE {sql_key}"),
             // One that is no key of weir's does not count.

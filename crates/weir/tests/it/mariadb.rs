@@ -1,7 +1,7 @@
 //! Batches of writes over MariaDB: one packet with its commit, and what reads see of them meanwhile.
 
 use crate::stores::{ask, block_on, put, value_of, waiting_in_mariadb};
-use crate::support::mariadb;
+use crate::support::{Server, mariadb, mariadb_with};
 use kv::Version;
 use mysql_async::prelude::Queryable;
 use store::{self, Found, Kind, Part};
@@ -67,4 +67,35 @@ fn what_mariadb_refuses_of_a_batch_is_known_not_to_have_happened() {
         session.write(&[put("a", b"4", version + 5)]).await.unwrap();
         assert_eq!(value_of(session.as_mut(), "a").await, Some(b"4".to_vec()));
     });
+}
+
+/// The driver took no larger packet than the server does. So reading the row cost the lease, again and again.
+#[test]
+fn a_row_larger_than_todays_packets_of_mariadb_is_read() {
+    let mariadb = mariadb_with(&[("max_allowed_packet", "33554432")]);
+    mariadb.ask("CREATE TABLE things (name VARBINARY(1024) PRIMARY KEY, body LONGBLOB NOT NULL)").unwrap();
+    let flags = ["--value-bytes", "24MiB", "--cache-bytes", "0"];
+    let large = vec![b'v'; 20 << 20];
+    for url in [mariadb.url(), format!("{}?table=things&key=name&value=body", mariadb.url())] {
+        mariadb.ask("SET GLOBAL max_allowed_packet = 33554432").unwrap();
+        let server = Server::start(&url, &flags);
+        let mut client = server.client();
+        assert_eq!(client.put("/kv/large", &large).status, 201);
+        assert_eq!(client.put("/kv/small", b"v").status, 201);
+        server.kill();
+        mariadb.ask("SET GLOBAL max_allowed_packet = 1048576").unwrap();
+        let server = Server::start(&url, &flags);
+        let mut client = server.client();
+        let epoch = || mariadb.ask("SELECT epoch FROM weir_owner").unwrap();
+        let before = epoch();
+        let found = client.get("/kv/large");
+        assert_eq!(found.status, 200);
+        assert!(found.body == large);
+        // What is sent must fit as before.
+        let refused = client.put("/kv/large", &large[..2 << 20]);
+        assert_eq!((refused.status, refused.problem()["code"].as_str()), (503, Some("store_refused")));
+        assert_eq!(client.ask("DELETE", "/kv/large", &[], b"").unwrap().status, 204);
+        assert_eq!(client.put("/kv/small", b"w").status, 204);
+        assert_eq!(epoch(), before);
+    }
 }
