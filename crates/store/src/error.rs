@@ -24,8 +24,7 @@ pub enum Kind {
     Unsupported,
     /// There is never a row with such a key or value in the store. Nothing has happened.
     Unfit,
-    /// The store refuses every write for now, whatever is in it: its disk is full, its locks are held. Nothing has
-    /// happened.
+    /// The store refuses every write for now, whatever is in it: its disk is full. Nothing has happened.
     Refused,
     /// The store was lost, or did not answer in time, after the batch was sent. It may have happened or happen later.
     Unknown,

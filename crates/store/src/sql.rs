@@ -32,6 +32,8 @@ pub(super) enum Meaning {
     RolledBack,
     /// A lock was not to be had, or a statement was cut short.
     Again,
+    /// A timeout of the database cut the statement short, as where another program has locked a row: one may be at fault for all.
+    TimedOut,
     /// Something in the statement: one row may be at fault for all.
     Unfit,
     /// Something with the server or the tables.
@@ -105,6 +107,7 @@ impl Failure {
             (Step::Commit, Meaning::Ended) => (Kind::Unknown, "was lost during a commit"),
             (_, Meaning::ReadOnly) => (Kind::Unavailable, "takes no writes now"),
             (_, Meaning::RolledBack | Meaning::Again) => (Kind::Retry, "rolled a write back"),
+            (_, Meaning::TimedOut) => (Kind::Rejected, "gave a write up"),
             (_, Meaning::Unfit) => (Kind::Rejected, "refused a write"),
             (_, Meaning::Login | Meaning::Refused) => (Kind::Refused, "refuses to write"),
         };

@@ -449,6 +449,8 @@ impl From<tokio_postgres::Error> for Failure {
             _ if code == &SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => Meaning::Ended,
             _ if code == &SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::ReadOnly,
             Some("40") => Meaning::RolledBack,
+            // `lock_timeout`; `statement_timeout`, or a cancel. Nothing has happened: during a commit both are put off.
+            _ if [SqlState::LOCK_NOT_AVAILABLE, SqlState::QUERY_CANCELED].contains(code) => Meaning::TimedOut,
             // The values, the table's own rules or triggers, or a size: one row may be at fault for all.
             Some("22" | "23" | "44" | "54" | "P0") => Meaning::Unfit,
             _ => Meaning::Refused,

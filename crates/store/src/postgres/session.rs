@@ -1,10 +1,12 @@
 //! A session with a PostgreSQL server: its statements.
 
 use super::super::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
-use crate::sql::{Failure, Setup, Step};
+use crate::sql::{Failure, Meaning, Setup, Step};
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
@@ -43,14 +45,62 @@ const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > $1 ORDER B
 const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= $1";
 const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
 
+/// A write that timed out is sent again key by key. What it was of has waited for locks once, and hardly waits again: else a batch
+/// would take as many timeouts as it has locked rows.
+const LOCK_WAIT_AGAIN: &str = "SET lock_timeout = 10";
+/// For how long after the last one that timed out; then it is another request.
+const WAITED_FOR: Duration = Duration::from_secs(1);
+
 /// What a session over any table has: its connection.
 pub(super) struct Base {
     pub(super) shown: Arc<str>,
     pub(super) client: Client,
-    pub(super) ended: JoinHandle<String>,
+    ended: JoinHandle<String>,
+    /// Whether a timeout of the database has cut a statement short.
+    timed_out: AtomicBool,
+    /// The keys of a write that timed out, and when that was, or one of its parts.
+    waited: Option<(Instant, HashSet<Key>)>,
 }
 
 impl Base {
+    pub(super) fn new(shown: Arc<str>, client: Client, ended: JoinHandle<String>) -> Base {
+        Base { shown, client, ended, timed_out: AtomicBool::new(false), waited: None }
+    }
+
+    /// Begins a write; whether it is part of one that timed out.
+    pub(super) async fn begin_write(&mut self, writes: &[Write]) -> bool {
+        self.timed_out.store(false, Relaxed);
+        let is_part = |(at, keys): &mut (Instant, HashSet<Key>)| {
+            at.elapsed() < WAITED_FOR && writes.iter().all(|write| keys.contains(&write.key))
+        };
+        self.waited = self.waited.take_if(is_part);
+        if self.waited.is_some() {
+            // Should that fail, it waits as long as before; or the connection is gone, which is noticed next.
+            let _ = self.client.batch_execute(LOCK_WAIT_AGAIN).await;
+        }
+        self.waited.is_some()
+    }
+
+    /// Ends a write that came to this.
+    pub(super) async fn end_write<T>(
+        &mut self,
+        writes: &[Write],
+        is_part: bool,
+        written: Result<T, Error>,
+    ) -> Result<T, Error> {
+        let has_ended = written.as_ref().is_err_and(|error| error.kind().ends_session());
+        if is_part && !has_ended {
+            // As above.
+            let _ = self.client.batch_execute("RESET lock_timeout").await;
+        }
+        if written.is_err() && self.timed_out.load(Relaxed) {
+            let waited = self.waited.take().map(|(_, keys)| keys);
+            let keys = waited.unwrap_or_else(|| writes.iter().map(|write| write.key.clone()).collect());
+            self.waited = Some((Instant::now(), keys));
+        }
+        written
+    }
+
     /// Lists by the statement for rows that have not expired, or by that for those that have.
     pub(super) async fn list(
         &self,
@@ -100,7 +150,16 @@ impl Base {
 
     /// What a failure at `step` means.
     pub(super) fn failure(&self, error: tokio_postgres::Error, step: Step<'_>) -> Error {
-        Failure::from(error).of(&self.shown, step)
+        self.noted(error).of(&self.shown, step)
+    }
+
+    /// The same, before it is known at which step.
+    pub(super) fn noted(&self, error: tokio_postgres::Error) -> Failure {
+        let failure = Failure::from(error);
+        if matches!(failure, Failure::Database(Meaning::TimedOut, _)) {
+            self.timed_out.store(true, Relaxed);
+        }
+        failure
     }
 }
 
@@ -188,7 +247,7 @@ impl PostgresSession {
             delete: client.prepare(DELETE).await?,
             put_and_delete: client.prepare(&both).await?,
             with_events: None,
-            base: Base { shown, client, ended },
+            base: Base::new(shown, client, ended),
         })
     }
 
@@ -297,7 +356,11 @@ impl Session for PostgresSession {
         writes: &'a [Write],
         events: Option<&'a EventBlock>,
     ) -> Answer<'a, Vec<Found>> {
-        Box::pin(self.write_now(writes, events))
+        Box::pin(async move {
+            let is_part = self.base.begin_write(writes).await;
+            let written = self.write_now(writes, events).await;
+            self.base.end_write(writes, is_part, written).await
+        })
     }
 
     fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {

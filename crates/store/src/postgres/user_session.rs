@@ -46,7 +46,7 @@ impl UserTableSession {
             },
             list_expired: client.prepare(&list_expired).await?,
             forget_expired: client.prepare(&forget_expired).await?,
-            base: Base { shown, client, ended },
+            base: Base::new(shown, client, ended),
             table,
             seen: Seen::default(),
         })
@@ -183,7 +183,7 @@ impl UserTableSession {
     fn failure(&self, error: tokio_postgres::Error, step: Step) -> Error {
         let refusal =
             error.as_db_error().map(|refusal| (refusal.message().to_owned(), refusal.code().clone()));
-        let failure = match (Failure::from(error), refusal) {
+        let failure = match (self.base.noted(error), refusal) {
             (Failure::Database(Meaning::Unfit, _), Some((why, _))) => refused_by(&self.table.shown, &why),
             // A trigger says what it likes.
             (Failure::Database(Meaning::Refused, _), Some((why, code))) if !is_of_server(&code) => {
@@ -219,9 +219,10 @@ impl Session for UserTableSession {
         events: Option<&'a EventBlock>,
     ) -> Answer<'a, Vec<Found>> {
         Box::pin(async move {
+            let is_part = self.base.begin_write(writes).await;
             let found = self.write_now(writes, events).await;
             self.seen.end();
-            found
+            self.base.end_write(writes, is_part, found).await
         })
     }
 

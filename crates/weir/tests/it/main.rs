@@ -46,6 +46,7 @@ mod openapi;
 mod outputs;
 mod packaging;
 mod peers;
+mod postgres;
 mod power_loss;
 mod prometheus;
 mod proxies;

@@ -1,0 +1,106 @@
+//! PostgreSQL while other programs work with its tables, and when it lets nobody wait.
+
+use crate::support::{Answer, Client, Server, postgres, until};
+use lab_run::harness::DatabaseServer;
+use tokio::runtime::Runtime;
+use tokio_postgres::NoTls;
+
+/// Another program in the middle of a transaction, until it is dropped.
+struct OtherProgram {
+    _client: tokio_postgres::Client,
+    _runtime: Runtime,
+}
+
+impl OtherProgram {
+    fn begin(postgres: &DatabaseServer, statement: &str) -> OtherProgram {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.unwrap();
+        let client = runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.batch_execute(&format!("BEGIN; {statement}")).await.unwrap();
+            client
+        });
+        OtherProgram { _client: client, _runtime: runtime }
+    }
+}
+
+/// Sends a write without waiting for its answer.
+fn begin_put(server: &Server, path: &str) -> Client {
+    let mut client = server.client();
+    let request = format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nv");
+    client.send(request.as_bytes()).unwrap();
+    client
+}
+
+fn is_given_up(answer: &Answer) -> bool {
+    let outcome = answer.header("weir-outcome");
+    answer.status == 503 && outcome == Some("not-applied") && answer.problem()["code"] == "store_refused"
+}
+
+const LIMITS: [&str; 2] = ["lock_timeout%3D500ms", "statement_timeout%3D500ms"];
+const TABLE: &str = "CREATE TABLE things (name bytea PRIMARY KEY, body bytea NOT NULL)";
+
+/// All writes failed with it, and the server was not ready, as if PostgreSQL took no writes at all.
+#[test]
+fn a_write_that_timed_out_at_a_locked_row_failed_those_beside_it() {
+    let postgres = postgres();
+    postgres.ask(TABLE).unwrap();
+    let parameters = "&table=things&key=name&value=body";
+    for (parameters, rows) in [("", "weir_kv WHERE key ="), (parameters, "things WHERE name =")] {
+        for limit in LIMITS {
+            let url = format!("{}?options=-c%20{limit}{parameters}", postgres.url());
+            let server = Server::start(&url, &["--store-write-workers", "1"]);
+            let mut client = server.client();
+            assert!([201, 204].contains(&client.put("/kv/locked", b"old").status));
+            let other = OtherProgram::begin(&postgres, &format!("SELECT * FROM {rows} 'locked' FOR UPDATE"));
+            // The second of them shares its batch with the others.
+            let first = begin_put(&server, "/kv/locked");
+            until("the write waits", || !postgres.ask(WAITING).unwrap().is_empty());
+            let second = begin_put(&server, "/kv/locked");
+            let others: Vec<Client> = (0..20).map(|n| begin_put(&server, &format!("/kv/new{n}"))).collect();
+            for mut client in [first, second] {
+                let answer = client.answer(false).unwrap();
+                assert!(is_given_up(&answer), "{limit}: {answer:?}");
+                assert_eq!(server.client().get("/readyz").status, 200, "{limit}");
+            }
+            for mut client in others {
+                let answer = client.answer(false).unwrap();
+                assert!([201, 204].contains(&answer.status), "{limit}: {answer:?}");
+            }
+            assert_eq!(client.get("/kv/locked").text(), "old");
+            drop(other);
+            until("the row is free", || client.put("/kv/locked", b"new").status == 204);
+            server.kill();
+        }
+    }
+}
+
+const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+
+/// A write that is sent again alone waits for its lock once more: as many timeouts as there are locked rows, and an unknown outcome.
+#[test]
+fn a_batch_of_locked_rows_is_refused_in_time() {
+    let postgres = postgres();
+    postgres.ask(TABLE).unwrap();
+    for (parameters, table) in [("", "weir_kv"), ("&table=things&key=name&value=body", "things")] {
+        let url = format!("{}?options=-c%20lock_timeout%3D2s{parameters}", postgres.url());
+        let server = Server::start(&url, &["--store-write-workers", "1"]);
+        server.client().put("/kv/a", b"old");
+        let other = OtherProgram::begin(&postgres, &format!("LOCK TABLE {table} IN EXCLUSIVE MODE"));
+        let paths: Vec<String> = (0..30).map(|n| format!("/kv/{n}")).collect();
+        for mut client in paths.iter().map(|path| begin_put(&server, path)).collect::<Vec<_>>() {
+            let answer = client.answer(false).unwrap();
+            assert!(is_given_up(&answer), "{answer:?}");
+        }
+        drop(other);
+        // Waits as long as it may again.
+        assert!(server.client().put("/kv/a", b"new").status == 204);
+        let other = OtherProgram::begin(&postgres, &format!("SELECT * FROM {table} FOR UPDATE"));
+        let mut waits = begin_put(&server, "/kv/a");
+        until("the write waits", || !postgres.ask(WAITING).unwrap().is_empty());
+        drop(other);
+        assert_eq!(waits.answer(false).unwrap().status, 204);
+        server.kill();
+    }
+}
