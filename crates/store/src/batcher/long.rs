@@ -12,6 +12,12 @@ use std::time::{Duration, Instant};
 
 /// A page of a list with values ends with so many bytes.
 const LIST_BYTES_MAX: usize = 4 << 20;
+/// So many rows a store is asked for first.
+const LIST_ROWS_FIRST: usize = 4;
+/// Then for so many that their values have about so many bytes.
+const STATEMENT_BYTES_MAX: u64 = 64 << 20;
+/// A page ends after that time, too. Other lists and atomic batches wait meanwhile.
+const LIST_TIME_MAX: Duration = Duration::from_secs(2);
 /// Most bytes of the rows that an atomic batch reads and replaces, unless it is one.
 const ATOMIC_BYTES_MAX: usize = 64 << 20;
 
@@ -169,17 +175,7 @@ async fn answered(shared: &Shared) -> Result<(), Error> {
 
 /// A page of rows, with their values if that is wanted; then it ends once it has so many bytes, but not before its first row.
 async fn list(session: &mut dyn Session, listing: &Listing, with_values: bool) -> Result<Page, Error> {
-    // One more shows whether it goes on.
-    let mut listed = session.list(&Listing { limit: listing.limit + 1, ..listing.clone() }).await?;
-    let mut bytes = 0;
-    let fits = listed.iter().take(listing.limit).take_while(|listed| {
-        let is_first = bytes == 0;
-        bytes += listed.row.bytes() as u64 + listed.value_bytes;
-        is_first || !with_values || bytes <= LIST_BYTES_MAX as u64
-    });
-    let fits = fits.count();
-    let mut next = listed.get(fits).map(|behind| behind.row.key().to_vec());
-    listed.truncate(fits);
+    let Page { rows: listed, mut next } = outline(session, listing, with_values).await?;
     if !with_values {
         return Ok(Page { rows: listed, next });
     }
@@ -194,6 +190,51 @@ async fn list(session: &mut dyn Session, listing: &Listing, with_values: bool) -
     let live = rows.into_iter().flatten().filter(|row| row.attributes().expires.is_none_or(|at| at > now));
     let rows = live.map(|row| Listed { value_bytes: row.value().len() as u64, row }).collect();
     Ok(Page { rows, next })
+}
+
+/// The same without values. Some stores read each value for its length: they are asked for few rows first, and then for as many
+/// as there is room for.
+async fn outline(session: &mut dyn Session, listing: &Listing, with_values: bool) -> Result<Page, Error> {
+    let bytes_max = if with_values || listing.expired { LIST_BYTES_MAX as u64 } else { u64::MAX };
+    let (mut asked, started) = (listing.clone(), Instant::now());
+    let (mut page, mut bytes, mut count) = (Page { rows: Vec::new(), next: None }, 0, LIST_ROWS_FIRST);
+    loop {
+        // One more shows whether it goes on.
+        asked.limit = count.min(listing.limit - page.rows.len()) + 1;
+        let found = match session.list(&asked).await {
+            // As if it took too long: fewer may not.
+            Err(error) if error.kind() == Kind::Rejected && count > LIST_ROWS_FIRST => {
+                count = LIST_ROWS_FIRST;
+                continue;
+            }
+            found => found?,
+        };
+        let has_more = found.len() == asked.limit;
+        for listed in found {
+            bytes += listed.row.bytes() as u64 + listed.value_bytes;
+            let is_full = page.rows.len() == listing.limit || !page.rows.is_empty() && bytes > bytes_max;
+            if is_full {
+                page.next = Some(listed.row.key().to_vec());
+                return Ok(page);
+            }
+            page.rows.push(listed);
+        }
+        let Some(last) = page.rows.last().filter(|_| has_more) else { return Ok(page) };
+        // What is behind the last row.
+        asked.from = [last.row.key(), b"\0"].concat();
+        if started.elapsed() > LIST_TIME_MAX {
+            page.next = Some(asked.from);
+            return Ok(page);
+        }
+        let room = (bytes_max - bytes.min(bytes_max)).min(STATEMENT_BYTES_MAX);
+        let mean = (bytes / page.rows.len() as u64).max(1);
+        count = usize::try_from(room / mean).unwrap_or(usize::MAX).clamp(1, 16 * count);
+        if listing.expired {
+            // In any order: these are found again.
+            count += page.rows.len();
+            (page.rows, bytes) = (Vec::new(), 0);
+        }
+    }
 }
 
 /// The rows under `keys` in their order, or under the first of them, once they have more than `bytes_max`.

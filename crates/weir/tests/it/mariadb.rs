@@ -99,3 +99,30 @@ fn a_row_larger_than_todays_packets_of_mariadb_is_read() {
         assert_eq!(epoch(), before);
     }
 }
+
+/// A page of 4 MiB asked for the lengths of 1001 values, and MariaDB reads a value for its length.
+#[test]
+fn a_list_with_values_read_values_that_are_not_on_its_page() {
+    let mariadb = mariadb();
+    let server = Server::start(&mariadb.url(), &[]);
+    let rows =
+        "INSERT INTO weir_kv SELECT CONCAT('k', LPAD(seq, 2, '0')), REPEAT('v', 524288), '', 1, '', NULL
+        FROM seq_1_to_64";
+    mariadb.ask(rows).unwrap();
+    let read = || {
+        let read = "SELECT SUM(variable_value) FROM information_schema.global_status
+            WHERE variable_name IN ('Handler_read_key', 'Handler_read_next')";
+        mariadb.ask(read).unwrap()[0][0].parse::<f64>().unwrap()
+    };
+    let (mut client, mut path, mut pages) = (server.client(), "/kv?values=true".to_owned(), 0);
+    loop {
+        let before = read();
+        let page = client.get(&path);
+        let read = read() - before;
+        assert!(read < 40.0, "page {pages}: {read}");
+        pages += 1;
+        let Some(link) = page.header("link") else { break };
+        path = link.split(['<', '>']).nth(1).unwrap().to_owned();
+    }
+    assert_eq!(pages, 10);
+}
