@@ -20,6 +20,11 @@ use std::time::Duration;
 /// How long a statement may take. A store worker that waits longer waits for a server that is gone.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
+/// The same of a list, which the server is to end: without an answer to anything else the session is over, and the lease with it.
+/// MariaDB takes the first as a part of the statement, MySQL the second.
+const LIST_LIMITS: [&str; 2] =
+    ["/*M! SET STATEMENT max_statement_time = 10 FOR */ SELECT", " /*+ MAX_EXECUTION_TIME(10000) */"];
+
 /// For how long after it was asked for the epoch a session takes that for the newest. The server of the next one waits longer before
 /// it serves, unless this one has ended.
 const EPOCH_LASTS: Duration = Duration::from_secs(1);
@@ -114,7 +119,7 @@ impl MysqlSession {
             true => (list_expired, vec![now, limit]),
             false => (list, vec![bytes(&listing.from), bytes(listing.end()), now, limit]),
         };
-        let found: Vec<Fields<u64>> = self.ask(statement.to_owned(), Params::Positional(values)).await?;
+        let found: Vec<Fields<u64>> = self.ask(in_limits(statement), Params::Positional(values)).await?;
         let listed = |(key, value_bytes, kind, version, encoding, expires): Fields<u64>| {
             // One that is no key of weir's is not listed.
             let key = Key::new(&key)?;
@@ -387,6 +392,11 @@ async fn in_time<T>(step: impl Future<Output = Result<T, mysql_async::Error>>) -
         Failure::Database(Meaning::Ended, why)
     };
     Ok(tokio::time::timeout(ANSWER_MAX, step).await.map_err(too_late)??)
+}
+
+/// A list that does not take longer than one may.
+pub(super) fn in_limits(list: &str) -> String {
+    list.replacen("SELECT", &LIST_LIMITS.concat(), 1)
 }
 
 /// How long a list is made, so that there are few statements to prepare: 1, 2, 3, 4, 6, 8, 12, 16, … keys.

@@ -5,7 +5,7 @@
 //! if another program was faster.
 
 use super::commits::Traced;
-use super::session::{MysqlSession, padded, values};
+use super::session::{MysqlSession, in_limits, padded, values};
 use super::user_table::UserTable;
 use crate::sql::{Failure, Meaning, Step};
 use crate::user_table::{Seen, Type, VERSIONS, changed_since, digest, no_order, refused_by};
@@ -59,8 +59,8 @@ impl UserTableSession {
         let UserTableSession { base, table, .. } = self;
         let now = listing.now.0 as i64;
         let values = vec![Value::Int(now), Value::UInt(listing.limit as u64)];
-        let found =
-            base.ask::<(Vec<u8>, i64)>(table.statements.list_forgotten.clone(), Params::Positional(values));
+        let found = base
+            .ask::<(Vec<u8>, i64)>(in_limits(&table.statements.list_forgotten), Params::Positional(values));
         let found = found.await.map_err(|failure| failure.of(&base.shown, Step::Read))?;
         if found.is_empty() {
             return Ok(());

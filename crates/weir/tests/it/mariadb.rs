@@ -2,9 +2,9 @@
 
 use crate::stores::{ask, block_on, put, value_of, waiting_in_mariadb};
 use crate::support::{Server, mariadb, mariadb_with};
-use kv::Version;
+use kv::{Timestamp, Version};
 use mysql_async::prelude::Queryable;
-use store::{self, Found, Kind, Part};
+use store::{self, Found, Kind, Listing, Part};
 
 /// What waits for a row that another program has locked holds up no read, not even of its own keys.
 #[test]
@@ -98,6 +98,33 @@ fn a_row_larger_than_todays_packets_of_mariadb_is_read() {
         assert_eq!(client.put("/kv/small", b"w").status, 204);
         assert_eq!(epoch(), before);
     }
+}
+
+/// It was waited for as long as for a server that is gone, and the lease was lost.
+#[test]
+fn a_list_of_mariadb_that_takes_too_long_fails_alone() {
+    let mariadb = mariadb();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(lease.epoch).await.unwrap();
+        session.write(&[put("a", b"v", Version::first_of(lease.epoch).0)]).await.unwrap();
+        let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
+        somebody.query_drop("LOCK TABLES weir_kv WRITE").await.unwrap();
+        let [live, expired] = [false, true].map(|expired| Listing {
+            from: Vec::new(),
+            until: None,
+            limit: 9,
+            now: Timestamp(0),
+            expired,
+        });
+        for listing in [&live, &expired] {
+            let late = session.list(listing).await.unwrap_err();
+            assert_eq!(late.kind(), Kind::Rejected, "{late}");
+        }
+        somebody.query_drop("UNLOCK TABLES").await.unwrap();
+        assert_eq!(session.list(&live).await.unwrap().len(), 1);
+    });
 }
 
 /// A page of 4 MiB asked for the lengths of 1001 values, and MariaDB reads a value for its length.
