@@ -281,15 +281,16 @@ impl UserTable {
         let default = value.kind.content_type();
         let columns = |value: &str| {
             format!(
-                "{key_bytes}, {value}, IF({is_known}, s.content_type, CAST('{default}' AS BINARY)),
-                CAST(IF({is_known}, s.version,
+                "{key_bytes}, {value}, COALESCE(s.content_type, CAST('{default}' AS BINARY)),
+                CAST(COALESCE(s.version,
                     CAST(CONV(LEFT(SHA2({value_out}, 256), 16), 16, 10) AS UNSIGNED) & 8796093022207) AS SIGNED),
-                IF({is_known}, s.content_encoding, CAST('' AS BINARY)), IF({is_known}, s.expires, NULL)"
+                COALESCE(s.content_encoding, CAST('' AS BINARY)), s.expires"
             )
         };
-        let rows = format!("{table} t LEFT JOIN {VERSIONS} s ON s.`key` = {key_bytes}");
+        // What is noted of another value is not joined: so the digest, which costs most, is computed once for a row.
+        let rows = format!("{table} t LEFT JOIN {VERSIONS} s ON s.`key` = {key_bytes} AND {is_known}");
         let size = format!("LENGTH({value_out})");
-        let is_live = format!("(s.expires IS NULL OR s.expires > ? OR s.digest <> {digest})");
+        let is_live = "(s.expires IS NULL OR s.expires > ?)";
         Statements {
             read: format!(
                 "SELECT {} FROM {rows} WHERE {sql_value} IS NOT NULL AND {sql_key}",
