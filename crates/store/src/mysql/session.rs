@@ -38,7 +38,11 @@ const LIST: &str = "SELECT `key`, LENGTH(value), content_type, version, content_
 const LIST_EXPIRED: &str = "SELECT `key`, LENGTH(value), content_type, version, content_encoding, expires
     FROM weir_kv FORCE INDEX (weir_kv_expires) WHERE expires <= ? LIMIT ?";
 const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > ? ORDER BY id LIMIT 1024";
-const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= ?";
+/// In parts: of all that has been left, as while no server ran, one statement might take longer than any may.
+const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= ? ORDER BY id LIMIT ?";
+const TRIM_PART: u64 = 10_000;
+/// Then lists and atomic batches have their turn. What is left goes with what is trimmed next.
+const TRIM_MAX: Duration = Duration::from_secs(4);
 const CLEAR: &str = "DELETE FROM weir_kv; DELETE FROM weir_events";
 
 /// What a statement adds to the bytes of one row at most.
@@ -362,12 +366,20 @@ impl Session for MysqlSession {
 
     fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
         Box::pin(async move {
-            let trimmed = async {
-                self.begin().await?;
-                self.count(TRIM_EVENTS.to_owned(), Params::Positional(vec![Value::UInt(until)])).await
-            };
-            trimmed.await.map_err(|failure| failure.and_ended().of(&self.shown, Step::Write))?;
-            self.commit(Some(Vec::new())).await
+            let begun = boot_time();
+            loop {
+                let trimmed = async {
+                    self.begin().await?;
+                    let values = vec![Value::UInt(until), Value::UInt(TRIM_PART)];
+                    self.count(TRIM_EVENTS.to_owned(), Params::Positional(values)).await
+                };
+                let trimmed = trimmed.await;
+                let trimmed = trimmed.map_err(|failure| failure.and_ended().of(&self.shown, Step::Write))?;
+                self.commit(Some(Vec::new())).await?;
+                if trimmed < TRIM_PART || boot_time().saturating_sub(begun) > TRIM_MAX {
+                    return Ok(());
+                }
+            }
         })
     }
 

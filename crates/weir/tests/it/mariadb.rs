@@ -153,3 +153,31 @@ fn a_list_with_values_read_values_that_are_not_on_its_page() {
     }
     assert_eq!(pages, 10);
 }
+
+/// One statement removed all of them, however many. If that took longer than a statement may, the lease was lost, again and again.
+#[test]
+fn old_events_in_mariadb_are_removed_in_parts() {
+    let mariadb = mariadb();
+    block_on(async {
+        let store = store::open(&mariadb.url()).unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(lease.epoch).await.unwrap();
+        let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
+        somebody
+            .query_drop("INSERT INTO weir_events SELECT seq, seq, 'e' FROM seq_1_to_25000")
+            .await
+            .unwrap();
+        // Parts are told apart by when their statements began.
+        somebody.query_drop("CREATE TABLE parts (at DATETIME(6), id BIGINT)").await.unwrap();
+        let note = "CREATE TRIGGER note BEFORE DELETE ON weir_events FOR EACH ROW
+            INSERT INTO parts VALUES (NOW(6), OLD.id)";
+        somebody.query_drop(note).await.unwrap();
+        let left = "SELECT MIN(id) FROM weir_events";
+        // As often as it takes.
+        while somebody.query_first::<u64, _>(left).await.unwrap() != Some(24001) {
+            session.trim_events(24000).await.unwrap();
+        }
+        let parts = "SELECT COUNT(*) FROM parts GROUP BY at ORDER BY at";
+        assert_eq!(somebody.query::<u64, _>(parts).await.unwrap(), [10_000, 10_000, 4000]);
+    });
+}
