@@ -1,7 +1,7 @@
 //! A session with a PostgreSQL server: its statements.
 
 use super::super::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
-use crate::sql::{Failure, Meaning, Setup, Step};
+use crate::sql::{self, Failure, Meaning, Setup, Step};
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -56,6 +56,8 @@ pub(super) struct Base {
     pub(super) shown: Arc<str>,
     pub(super) client: Client,
     ended: JoinHandle<String>,
+    /// Reads events, once some were asked for.
+    events: Option<Statement>,
     /// Whether a timeout of the database has cut a statement short.
     timed_out: AtomicBool,
     /// The keys of a write that timed out, and when that was, or one of its parts.
@@ -64,7 +66,7 @@ pub(super) struct Base {
 
 impl Base {
     pub(super) fn new(shown: Arc<str>, client: Client, ended: JoinHandle<String>) -> Base {
-        Base { shown, client, ended, timed_out: AtomicBool::new(false), waited: None }
+        Base { shown, client, ended, events: None, timed_out: AtomicBool::new(false), waited: None }
     }
 
     /// Begins a write; whether it is part of one that timed out.
@@ -123,11 +125,18 @@ impl Base {
         Ok(listed)
     }
 
-    /// See [`Session::events`].
-    pub(super) async fn events(&self, behind: u64) -> Result<Vec<EventBlock>, Error> {
-        let failed = |error| self.failure(error, Step::Read);
-        let found = self.client.query(EVENTS, &[&(behind as i64)]).await.map_err(failed)?;
-        found.iter().map(block_of).collect::<Result<_, _>>().map_err(failed)
+    /// See [`Session::events`]. A step of acquiring the store: it has to answer as soon as in the others.
+    pub(super) async fn events(&mut self, behind: u64) -> Result<Vec<EventBlock>, Error> {
+        let Base { shown, client, events, .. } = self;
+        let page = async {
+            let events = match events {
+                Some(events) => events,
+                None => events.insert(client.prepare(EVENTS).await?),
+            };
+            let found = client.query(&*events, &[&(behind as i64)]).await?;
+            Ok::<_, Failure>(found.iter().map(block_of).collect::<Result<_, _>>()?)
+        };
+        sql::setup(shown, "read the events", page).await
     }
 
     /// See [`Session::trim_events`].

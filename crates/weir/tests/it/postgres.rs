@@ -1,7 +1,9 @@
 //! PostgreSQL while other programs work with its tables, and when it lets nobody wait.
 
-use crate::support::{Answer, Client, Server, postgres, until};
+use crate::stores::block_on;
+use crate::support::{Answer, Client, PATIENCE, Server, postgres, until};
 use lab_run::harness::DatabaseServer;
+use store::{self, Kind, Part};
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 
@@ -103,4 +105,21 @@ fn a_batch_of_locked_rows_is_refused_in_time() {
         assert_eq!(waits.answer(false).unwrap().status, 204);
         server.kill();
     }
+}
+
+/// A server that acquires the store reads them. It waited without an end where the database did not answer.
+#[test]
+fn events_are_not_waited_for_longer_than_the_rest_of_a_start() {
+    let postgres = postgres();
+    block_on(async {
+        let store = store::open(&postgres.url()).unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(lease.epoch).await.unwrap();
+        assert_eq!(session.events(0).await.unwrap(), []);
+        let (other, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        other.batch_execute("BEGIN; LOCK TABLE weir_events").await.unwrap();
+        let late = tokio::time::timeout(PATIENCE, session.events(0)).await.unwrap().unwrap_err();
+        assert_eq!(late.kind(), Kind::Unavailable, "{late}");
+    });
 }
