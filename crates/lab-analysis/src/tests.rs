@@ -318,7 +318,7 @@ fn operations_in_other_shares_than_asked_for_fail_the_workload() {
     for (puts, fits) in [(3000, true), (3140, true), (2860, true), (3150, false), (2850, false)] {
         assert_eq!(verdict(puts, &mix).failed(), !fits, "{puts}");
     }
-    assert_eq!(verdict(5000, &mix).seen, "50.0 % of the requests were get, 70.0 % were requested");
+    assert_eq!(verdict(5000, &mix).seen, "50.0 % of the requests were get, the mix asks for 70.0 %");
     // What is missing altogether, and what nobody asked for.
     assert!(verdict(3000, &[("get", 0.5), ("delete", 0.5)]).failed());
     assert!(verdict(1, &[("get", 1.0)]).failed());

@@ -79,7 +79,7 @@ fn unavailable(runs: &[Run]) -> String {
             *died += usize::from(fault.died);
         }
     }
-    let mut text = "| fault | part | times | nothing succeeded for, median | longest | process ended by itself |\n|---|---|--:|--:|--:|--:|\n".to_owned();
+    let mut text = "| fault | part | count | nothing succeeded for, median | longest | process ended by itself |\n|---|---|--:|--:|--:|--:|\n".to_owned();
     for ((kind, part), (mut all, died)) in rows {
         all.sort_by(f64::total_cmp);
         let (median, longest) = (micros(all[all.len() / 2] * 1e6), micros(all[all.len() - 1] * 1e6));

@@ -80,14 +80,14 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     found.knee.iter().map(|of| knee(of, found)).chain(because).chain(help(found)).collect()
 }
 
-/// Why what is named is not what has the queue: ` Requests served by server workers need server CPU: 98 % busy, so named.`
+/// Why what is named is not what has the queue: ` Requests served by server workers need server CPU (98 % busy): the limit.`
 fn in_use(of: &Reason, named: &[Evidence]) -> String {
     let (Reason::Queue(growth) | Reason::InStore(growth)) = of else { return String::new() };
     let is_other = named.iter().all(|of| of.resource != growth.resource);
     if !is_other || !named.first().is_some_and(|of| of.is_hard) {
         return String::new();
     }
-    format!(" Requests served by {} need {}: {}, so named.", growth.resource, limits(named), busy(named))
+    format!(" Requests served by {} need {} ({}): the limit.", growth.resource, limits(named), busy(named))
 }
 
 /// The intervention that gives a server more.
@@ -105,7 +105,7 @@ fn help(found: &WorkloadFindings) -> Option<String> {
             let gain = |loss: f64| percent(-loss, 0);
             let Estimate { mean, low, high, .. } = of.loss;
             format!(
-                ". Tried: twice the processor time raised goodput by {} ({} to {})",
+                ". Tried: doubling the CPU quota raised goodput by {} ({} to {})",
                 gain(mean),
                 gain(high),
                 gain(low)
@@ -142,11 +142,11 @@ fn help(found: &WorkloadFindings) -> Option<String> {
     ))
 }
 
-/// The same in a few words, which have room behind the name of the limit: `if twice as fast ≈ 466 req/s`.
+/// The same in a few words, which have room behind the name of the limit: `at half its time ≈ 466 req/s`.
 pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
     let then = of.then.as_ref().map_or_else(String::new, |then| format!(", limited by {then}"));
-    Some(format!("if twice as fast ≈ {} req/s{then}", short(of.rps)))
+    Some(format!("at half its time ≈ {} req/s{then}", short(of.rps)))
 }
 
 /// `30.5 of 32 clients wait`.
@@ -381,7 +381,7 @@ fn undecided(of: &UnderLimit) -> &'static str {
         Some(Some(SearchEnd::TooLow)) => "no lower rate can be measured in this time",
         Some(Some(SearchEnd::Time | SearchEnd::Reached)) => "no rate was decided in the time given",
         Some(None) => "the search was interrupted before any rate was decided",
-        None => "no bound was decided in all repetitions",
+        None => "each bound is missing in some repetition",
     }
 }
 
@@ -402,7 +402,7 @@ pub(super) fn published(sweep: &PublishedSweep) -> String {
     let deviating = capitalized(&deviating(sweep));
     let mut said = format!("Published{report}: workload {workload}{system}. {deviating}{residuals}.");
     for AuditFinding { cause, reason, to_be_sure, .. } in findings {
-        said += &format!(" Consistent with {cause}: {reason}. To be sure: {to_be_sure}");
+        said += &format!(" The deviations are consistent with {cause}: {reason}. To be sure: {to_be_sure}");
     }
     said
 }
@@ -424,7 +424,7 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 /// How to read the plots at the beginning of the page.
 pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (with two repetitions: their range). Band: interval of the throughput (goodput) in the answers above. Thin lines: throughput at which a resource is 100 % busy. \
     Vertical dashed line: the knee, the number of clients beyond which requests have to wait for each other. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
-    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is at least 95 % busy, or slowing it reduced goodput. It is “confirmed” if requests queue or threads wait for it, adding a known time to each use of it reduced goodput as predicted, and adding the same time as a pause (the control), which uses no resource, hardly did. It is “suspected” if it is a processor, quota or rate that is at least 95 % busy at the level with the most clients, but not supported at the levels from which the limit is determined; or if several weir servers write the same rows; for a service that reports no counters there are other rules (docs/load.md).";
+    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is at least 95 % busy, or, if none of these names anything, slowing it from 85 % busy on reduced goodput as predicted. It is “confirmed” if requests queue or threads wait for it, adding a known time to each use of it reduced goodput as predicted, and adding the same time as a pause (the control), which uses no resource, hardly did. It is “suspected” if it is a processor, quota or rate limit that is at least 95 % busy at the level with the most clients, but not supported at the levels from which the limit is determined; or if several weir servers write the same rows; for a service that reports no counters there are other rules (docs/load.md).";
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";
@@ -495,7 +495,7 @@ mod tests {
             ..Evidence::default()
         };
         let said = in_use(&Reason::Queue(growth), &[hard("server CPU", 0.98), hard("database CPU", 0.96)]);
-        let expected = " Requests served by server workers need server CPU and database CPU: 98 % busy and 96 % busy, so named.";
+        let expected = " Requests served by server workers need server CPU and database CPU (98 % busy and 96 % busy): the limit.";
         assert_eq!(said, expected);
     }
 }

@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("the generator is slowed, and the whole 95 % interval of the goodput lost is below half of the loss expected if the generator were the limit; or the interval contains 0, and the generator is less than 70 % busy"),
+        .about("with the generator slowed, the whole 95 % interval of the goodput lost is below half of the loss expected if the generator were the limit, or contains 0 while the generator is less than 70 % busy; not slowed: goodput no longer rises, the target is over 90 % busy and the generator less than 50 %"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("attempts per second × (latency + think time) is within 2 % of the number of clients; in an open loop, attempts per second × service time is within 2 % of the number of requests in flight"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))

@@ -86,12 +86,14 @@ pub(super) fn errors(case: &OfRow) -> Checked {
         None => String::new(),
     };
     let class = load.errors.iter().max_by_key(|(_, count)| **count);
-    let class = class.map_or_else(String::new, |(class, count)| format!("Most, {count}, are `{class}`. "));
+    let class = class.map_or_else(String::new, |(class, count)| {
+        format!("Most ({count}) are `{class}`: see docs/method.md. ")
+    });
     let below = match case.below {
         Some(below) => format!("stay at {} clients or fewer (--levels)", below.level),
         None => "begin with fewer clients (--levels)".to_owned(),
     };
-    Checked::fail(seen, format!("{class}Look its cause up in docs/method.md; {below}, or remove the cause."))
+    Checked::fail(seen, format!("{class}Remove the cause, or {below}."))
 }
 
 /// Of its requests' time, how much the generator may wait for a core or send late.
@@ -258,7 +260,7 @@ fn another_mix(load: &LoadReport) -> Option<String> {
         let slack = if share == 0.0 { 0.0 } else { f64::from(load.clients) };
         let (of_all, asked) = (seen / attempts * 100.0, share * 100.0);
         ((seen - attempts * share).abs() > SIGMAS * sigma + slack)
-            .then(|| format!("{of_all:.1} % of the requests were {name}, {asked:.1} % were requested"))
+            .then(|| format!("{of_all:.1} % of the requests were {name}, the mix asks for {asked:.1} %"))
     })
 }
 

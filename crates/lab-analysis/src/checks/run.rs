@@ -68,7 +68,7 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
         ),
         (reads, verified, _) => {
             let share = (verified as f64 / reads.max(1) as f64).min(1.0) * 100.0;
-            Checked::pass(format!("{verified} reads compared ({share:.2} % of them), none wrong or stale"))
+            Checked::pass(format!("{verified} reads compared ({share:.2} % of all), none wrong or stale"))
         }
     }
 }

@@ -36,8 +36,7 @@ fn over_capacity(case: &OfRow) -> Option<Checked> {
     Some(Checked::fail(
         format!(
             "over capacity: latency is a queue’s length, not a property of the target ({offered} req/s offered, \
-             {through} went through; the longest waiting request was due for {due} at the end, {more} more than at \
-             the start)"
+             {through} went through; at the end the oldest request was {due} overdue, {more} more than at the start)"
         ),
         "Offer less, or use more connections if the target can take it; until then use only the service times.",
     ))
@@ -108,7 +107,7 @@ impl<'a> Judged<'a> {
         // A shorter window of fixed length is not checked at all.
         let secs = round_up(bins_needed * self.window.secs).max(BINS_LEAST as f64);
         let longer =
-            format!("a window of about {secs:.0} s (--window {secs:.0}s; with [adaptive] the minimum)");
+            format!("a window of about {secs:.0} s (--window {secs:.0}s, or the minimum in [adaptive])");
         let Known { name, interval, limits, drift, .. } = known;
         if *interval <= limits.interval {
             return format!("a drift of {} in {name} may be noise; {longer} would tell", signed(*drift));

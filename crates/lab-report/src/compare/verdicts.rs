@@ -228,8 +228,8 @@ fn notes(comparison: &Comparison, gate: &Gate) -> Vec<String> {
             count(gate.tested, "figure")
         ),
         format!(
-            "A regression is a significant loss whose interval reaches {margin}, or a level at which clearly more trials fail, have failed \
-             requests or are over capacity. At most 5 % of comparisons without a loss report a significant one; a true loss of {margin} \
+            "A regression is a significant loss whose interval reaches {margin}, or a level at which clearly more trials than of the base fail, \
+             have more than 0.1 % errors or are over capacity. At most 5 % of comparisons without a loss report a significant one; a true loss of {margin} \
              is reported as smaller in at most 5 % of comparisons."
         ),
     ]

@@ -78,11 +78,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
-    /// Without TLS or without tokens, listen also on addresses that other machines can reach; otherwise the start is refused
+    /// Allow addresses that other machines can reach even if TLS or tokens are missing; by default the start is refused
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
-    /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE (several as HOST:PORT,HOST:PORT), mysql://USER@HOST:PORT/DATABASE, or memory: (not durable). For TLS and passwords from files see docs/reference.md.
+    /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE (for failover HOST:PORT,HOST:PORT), mysql://USER@HOST:PORT/DATABASE, or memory: (not durable). For TLS and passwords from files see docs/reference.md.
     /// Given more than once (in WEIR_STORE separated by blanks), the keys are divided among the stores; always give them in the same order
     #[arg(
         long,
