@@ -123,3 +123,24 @@ fn events_are_not_waited_for_longer_than_the_rest_of_a_start() {
         assert_eq!(late.kind(), Kind::Unavailable, "{late}");
     });
 }
+
+/// As after the restore of a dump: without statistics the database took every row for one that expires.
+#[test]
+fn a_start_over_a_table_without_statistics_read_all_of_it() {
+    let postgres = postgres();
+    Server::start(&postgres.url(), &[]).kill();
+    postgres.ask("ALTER TABLE weir_kv SET (autovacuum_enabled = off)").unwrap();
+    let rows = "INSERT INTO weir_kv SELECT convert_to('k' || i, 'UTF8'), 'v', '', 1, '', NULL
+        FROM generate_series(1, 100000) i";
+    postgres.ask(rows).unwrap();
+    let read = || {
+        let sessions = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND application_name LIKE 'weir %'";
+        until("all sessions have ended", || postgres.ask(sessions).unwrap().is_empty());
+        let read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'weir_kv'";
+        postgres.ask(read).unwrap()[0][0].parse::<u64>().unwrap()
+    };
+    let before = read();
+    Server::start(&postgres.url(), &[]).kill();
+    let read = read() - before;
+    assert!(read < 1000, "{read}");
+}
