@@ -10,8 +10,9 @@ backend weir {
     # Longer than weir's --store-timeout (10 s), so that weir's own answer with its Weir-Outcome arrives.
     .first_byte_timeout = 15s;
     .between_bytes_timeout = 15s;
+    # Not /readyz, which is 503 if one of several stores is away: keys of the others, and reads of a replica, are answered.
     .probe = {
-        .request = "GET /readyz HTTP/1.1" "Host: localhost" "Connection: close";
+        .request = "GET /healthz HTTP/1.1" "Host: localhost" "Connection: close";
         .interval = 1s;
         .timeout = 2s;
         .window = 3;
