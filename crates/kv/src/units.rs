@@ -18,6 +18,8 @@ impl Span {
     }
 }
 
+/// A hundred years.
+const SPAN_MAX: Duration = Duration::from_secs(36525 * 24 * 3600);
 const TIMES: &[(&str, f64)] = &[("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6)];
 
 impl FromStr for Span {
@@ -26,7 +28,9 @@ impl FromStr for Span {
     fn from_str(text: &str) -> Result<Span, Error> {
         let secs = scaled(text, TIMES)
             .ok_or_else(|| wrong("a duration is a number with us, ms, s, m or h", "500ms"))?;
-        Duration::try_from_secs_f64(secs).map(Span).map_err(|_| Error::input("this duration is too long"))
+        // Added to any instant it is one.
+        let span = Duration::try_from_secs_f64(secs).ok().filter(|span| *span <= SPAN_MAX);
+        span.map(Span).ok_or_else(|| Error::input("this duration is longer than 100 years"))
     }
 }
 

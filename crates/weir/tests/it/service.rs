@@ -1,9 +1,11 @@
 //! What a service manager sees: states, the watchdog, and sockets that it made itself.
 
 use crate::support::{Client, PATIENCE, Server, free_address, mariadb, postgres, until, weir};
+use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self, UnixDatagram, UnixStream};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
 /// The next states that are sent.
@@ -41,6 +43,39 @@ fn the_manager_hears_when_the_server_is_ready_and_when_it_stops() {
         error.contains("cannot be used") && error.contains("hint: it is the service manager's"),
         "{error}"
     );
+}
+
+/// Its store may take long to open. What a manager sends then is done as soon as the server runs, and an end is not waited for.
+#[test]
+fn signals_come_before_the_store_is_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let store = format!("file:{}", directory.path().join("data").display());
+    let first = Server::start(&store, &[]);
+    let start = || {
+        let mut command = weir();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--lease-wait", "60s", "--store", &store]);
+        let command = command.env("NOTIFY_SOCKET", &path).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        assert_eq!(states(&socket), "STATUS=opening the store");
+        child
+    };
+    let signal = |child: &Child, signal| {
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
+    };
+    let mut ended = start();
+    signal(&ended, Signal::TERM);
+    assert_eq!(ended.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+    let mut second = start();
+    signal(&second, Signal::HUP);
+    first.terminate();
+    assert!(states(&socket).starts_with("READY=1"));
+    assert!(states(&socket).starts_with("RELOADING=1"));
+    assert_eq!(states(&socket), "READY=1");
+    signal(&second, Signal::TERM);
+    assert_eq!(second.wait().unwrap().code(), Some(0));
 }
 
 #[test]

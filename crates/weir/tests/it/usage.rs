@@ -110,10 +110,16 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ),
         ("serve --inject", "a value is required for '--inject <", "`weir serve --help`"),
         (
-            "serve --event-log-bytes 1MiB",
-            "the following required arguments were not provided: --event-log <TIME>",
-            "write `weir serve --event-log <TIME> --event-log-bytes <SIZE>`",
+            "serve --idle-timeout 9999999999999999999s",
+            "invalid value '9999999999999999999s' for '--idle-timeout <TIME>': this duration is longer",
+            "`weir serve --help`",
         ),
+        (
+            "serve --event-log-bytes 1MiB",
+            "--event-log-bytes has no effect without --event-log",
+            "add --event-log 24h",
+        ),
+        ("serve --store ", "--store names no store", "write --store file:./weir-data"),
         ("serve here", "unexpected argument 'here' found", "`weir serve --help` lists"),
     ] {
         let words: Vec<String> = words.split(' ').map(|word| word.replace("URL", URL)).collect();

@@ -74,9 +74,10 @@ fn write(log: &AccessLog, mut target: Target) {
         let mut written = target.reopen();
         for part in &parts {
             let newline = if is_torn { &b"\n"[..] } else { b"" };
+            let is_open = written.is_ok();
             written = written.and_then(|()| target.write(newline)).and_then(|()| target.write(part));
             if written.is_err() {
-                is_torn = !matches!(target, Target::Output);
+                is_torn |= is_open && !matches!(target, Target::Output);
                 log.not_written(part.iter().filter(|&&byte| byte == b'\n').count() as u64);
             } else {
                 is_torn = false;

@@ -172,15 +172,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_EVENT_LOG", value_parser = positive)]
     pub(super) event_log: Option<Duration>,
 
-    /// Maximum size of the event log in the store. The latest events are also in memory, up to the same size
-    #[arg(
-        long,
-        value_name = "SIZE",
-        env = "WEIR_EVENT_LOG_BYTES",
-        default_value = "64MiB",
-        requires = "event_log"
-    )]
-    pub(super) event_log_bytes: Size,
+    /// Maximum size of the event log in the store. The latest events are also in memory, up to the same size [default: 64MiB]
+    #[arg(long, value_name = "SIZE", env = "WEIR_EVENT_LOG_BYTES")]
+    pub(super) event_log_bytes: Option<Size>,
 
     /// How long a kept-alive connection may be idle
     #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT", default_value = "75s", value_parser = positive)]

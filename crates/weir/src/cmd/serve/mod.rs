@@ -58,6 +58,10 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
             format!("the service manager passed a socket at {}, which is not in use", socket.address());
         return Err(Error::input(what).hint("add --listen with this address, or stop the .socket unit"));
     }
+    // Before the stores, which may take long: SIGHUP does not end the server then either, and anything else does at once.
+    let ends_at_once = Arc::new(AtomicBool::new(true));
+    let reads_again = plan.tls.is_some() || plan.tokens.is_some() || plan.s3_credentials.is_some();
+    let mut signals = end_signals(&ends_at_once, reads_again || manager.is_there())?;
     manager.tell("STATUS=opening the store");
     let tiers = start_tiers(plan).map_err(|error| store_failure(&error))?;
     if plan.args.acknowledge_early {
@@ -69,9 +73,7 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     }
     let server = Server::start(plan.options(), sockets, tiers).map_err(taken)?;
     // Before the address is printed: its reader may end the server at once.
-    let draining = Arc::new(AtomicBool::new(false));
-    let reads_again = plan.tls.is_some() || plan.tokens.is_some() || plan.s3_credentials.is_some();
-    let mut signals = end_signals(&draining, reads_again || manager.is_there())?;
+    ends_at_once.store(false, Relaxed);
     if plan.args.until_stdin_ends {
         let signals = signals.handle();
         std::thread::spawn(move || {
@@ -109,7 +111,7 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
         }
         !reloads
     });
-    draining.store(true, Relaxed);
+    ends_at_once.store(true, Relaxed);
     log::info!("draining for up to {:?}; another signal ends it at once", plan.args.drain.0);
     manager.tell("STOPPING=1\nSTATUS=draining");
     server.drain();
@@ -178,16 +180,17 @@ fn store_failure(error: &store::Error) -> Error {
     }
 }
 
-/// Listens from now on for the signals that end the server, or make it read files again. While it is `draining`, another one ends the process at once.
-fn end_signals(draining: &Arc<AtomicBool>, reloads: bool) -> Result<Signals, Error> {
+/// Listens from now on for the signals that end the server, or make it read files again. `ends_at_once`: what ends the server does
+/// so without a drain.
+fn end_signals(ends_at_once: &Arc<AtomicBool>, reloads: bool) -> Result<Signals, Error> {
     let failed = |error: io::Error| Error::new(format!("cannot wait for signals: {error}"));
     let mut signals = vec![SIGTERM, SIGINT];
     // `nohup` has it ignored, so that the server outlives its terminal.
     if reloads || !is_ignored(SIGHUP) {
         signals.push(SIGHUP);
     }
-    for signal in &signals {
-        flag::register_conditional_default(*signal, Arc::clone(draining)).map_err(failed)?;
+    for signal in signals.iter().filter(|signal| !(reloads && **signal == SIGHUP)) {
+        flag::register_conditional_default(*signal, Arc::clone(ends_at_once)).map_err(failed)?;
     }
     Signals::new(signals).map_err(failed)
 }

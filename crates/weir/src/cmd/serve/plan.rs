@@ -83,6 +83,9 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
         }
         _ => {}
     }
+    if args.event_log_bytes.is_some() && args.event_log.is_none() {
+        return wrong("--event-log-bytes has no effect without --event-log", "add --event-log 24h");
+    }
     if args.batching == Batching::Off && !lab {
         return wrong("--batching off is for measurements only", "add --lab");
     }
@@ -184,7 +187,8 @@ impl Plan {
             faults: self.faults.clone(),
             event_log: self.args.event_log.map(|age| EventLog {
                 age,
-                bytes: usize::try_from(self.args.event_log_bytes.0).unwrap_or(usize::MAX),
+                bytes: usize::try_from(self.args.event_log_bytes.unwrap_or(EVENT_LOG_BYTES).0)
+                    .unwrap_or(usize::MAX),
             }),
             ..store::Config::default()
         }
@@ -196,6 +200,9 @@ fn repeated<T: Ord + Copy>(mut names: impl Iterator<Item = T>) -> Option<T> {
     let mut seen = BTreeSet::new();
     names.find(|name| !seen.insert(*name))
 }
+
+/// Of the event log, unless told otherwise.
+const EVENT_LOG_BYTES: Size = Size(64 << 20);
 
 /// The kinds of stores of other crates.
 pub(super) const OTHER_SCHEMES: &[Scheme] = &[
@@ -222,6 +229,9 @@ pub(in crate::cmd) fn store_urls(given: &[String]) -> Result<Vec<String>, Error>
         false => vec![text.clone()],
     };
     let urls: Vec<String> = given.iter().flat_map(split).collect();
+    if urls.is_empty() {
+        return wrong("--store names no store", "write --store file:./weir-data, or leave it out");
+    }
     // Each memory: is a store of its own.
     if let Some(url) = repeated(urls.iter().filter(|url| *url != "memory:")) {
         let what = format!("--store {} is given twice", store::redacted(url));
