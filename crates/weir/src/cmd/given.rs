@@ -138,10 +138,18 @@ pub(super) fn experiment(
         services.iter().map(|of| of.command.as_ref().unwrap_or(&of.base).as_str()).collect();
     let title = titles.join(" and ");
     let targets: String = services.iter().map(|of| of.target(*quota)).collect();
-    let paths = distinct(services.iter().map(|of| of.path.as_ref()));
-    let workload = match paths[..] {
-        [Some(path)] => format!("name = \"requests\"\nurl = {}\n", text(path)),
-        [None] => format!("name = {}\n", text(&workload)),
+    // A workload has paths of its own, so that `/` behind the port says nothing more, as in `weir load`.
+    let path_of = |of: &'_ Service| of.path.clone().filter(|path| workload.is_none() || path != "/");
+    let paths = distinct(services.iter().map(path_of));
+    let workload = match (&paths[..], &workload) {
+        ([Some(path)], Some(name)) => {
+            return Err(Error::input(format_args!(
+                "--workload {name} cannot be used with the path {path}: the requests of a workload have their own paths"
+            ))
+            .hint("leave out the path, or --workload"));
+        }
+        ([Some(path)], None) => format!("name = \"requests\"\nurl = {}\n", text(path)),
+        ([None], _) => format!("name = {}\n", text(workload.as_deref().unwrap_or("get_popular"))),
         _ => {
             return Err(Error::input(
                 "the two URLs have different paths; what is compared must be asked the same",
@@ -164,17 +172,18 @@ pub(super) fn experiment(
     Ok(experiment)
 }
 
-/// The workload that `flags` of `weir load` name, and the others.
-fn workload_of(flags: &[String]) -> Result<(String, Vec<String>), Error> {
-    let (mut workload, mut others) = ("get_popular".to_owned(), Vec::new());
+/// The workload that `flags` of `weir load` name, if they do, and the others.
+fn workload_of(flags: &[String]) -> Result<(Option<String>, Vec<String>), Error> {
+    let (mut workload, mut others) = (None, Vec::new());
     let mut flags = flags.iter();
     while let Some(flag) = flags.next() {
         match flag.split_once('=') {
-            Some(("--workload", name)) => workload = name.to_owned(),
+            Some(("--workload", name)) => workload = Some(name.to_owned()),
             _ if flag == "--workload" => {
-                workload = flags.next().cloned().ok_or_else(|| {
+                let name = flags.next().cloned();
+                workload = Some(name.ok_or_else(|| {
                     Error::input("--workload has no value").hint("name one, see weir load --help")
-                })?;
+                })?);
             }
             _ => others.push(flag.clone()),
         }
@@ -194,6 +203,33 @@ fn list(of: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_workload_is_measured_where_it_is_named_and_refused_beside_a_path() {
+        let planned = |urls: &[&str], flags: &[&str]| {
+            let name = |at: usize| (urls.len() > 1).then_some(["base", "new"][at]);
+            let services: Vec<Service> =
+                urls.iter().enumerate().map(|(at, url)| Service::of_url(name(at), url).unwrap()).collect();
+            let (warmup, window) = ("1s".to_owned(), "1s".to_owned());
+            let length =
+                Length { levels: &[1], repetitions: 1, warmup, window, is_checked: false, quota: None };
+            let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+            let workload = experiment("given", &services, &length, &flags)?.workloads.remove(0);
+            Ok::<_, Error>((workload.name, workload.url, workload.args))
+        };
+        let of_keys = ["--workload", "put_all", "--keys", "1000"];
+        for urls in [&["http://a:1/"][..], &["http://a:1"], &["http://a:1/", "http://b:1"]] {
+            let (name, url, args) = planned(urls, &of_keys).unwrap();
+            assert_eq!((name.as_str(), url), ("put_all", None), "{urls:?}");
+            assert_eq!(args, ["--keys", "1000"]);
+        }
+        let (name, url, _) = planned(&["http://a:1/"], &[]).unwrap();
+        assert_eq!((name.as_str(), url.as_deref()), ("requests", Some("/")));
+        assert_eq!(planned(&["http://a:1"], &[]).unwrap().0, "get_popular");
+        let refused = planned(&["http://a:1/x"], &["--workload=put_all"]).unwrap_err();
+        assert!(refused.is_input());
+        assert!(refused.to_string().contains("the requests of a workload have their own paths"), "{refused}");
+    }
 
     #[test]
     fn a_simple_command_takes_the_place_of_its_shell_and_no_other() {
