@@ -132,6 +132,20 @@ fn a_server_that_answers_old_values_is_found_and_the_command_fails() {
     assert!(
         checked.violations > 0 && checked.key.unwrap().starts_with("mixed_") && checked.history.len() > 1
     );
+    // It weighs more than a condition that holds.
+    let directory = tempfile::tempdir().unwrap();
+    let junit = directory.path().join("load.xml");
+    let gates = ["--fail-if", "rate<500k/s", "--junit", junit.to_str().unwrap()];
+    let (output, stdout, stderr) = weir_load(&[&arguments[..], &gates].concat());
+    assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
+    assert!(stderr.contains("--fail-if: rate is "), "{stderr}");
+    assert!(stderr.lines().last().unwrap().starts_with("error: linearizability is violated"), "{stderr}");
+    let xml = std::fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("tests=\"3\" failures=\"2\""), "{xml}");
+    assert!(
+        xml.contains("name=\"linearizability\">\n      <failure message=\"linearizability is violated"),
+        "{xml}"
+    );
 }
 
 #[test]
@@ -140,9 +154,13 @@ fn a_server_that_does_as_it_should_passes() {
     let url = format!("http://{}", server.address);
     let flags = "--workload mixed --keys 4 --warmup 0s --window 1s --check linearizability";
     let arguments: Vec<&str> = [url.as_str()].into_iter().chain(flags.split(' ')).collect();
-    let (output, stdout, stderr) = weir_load(&arguments);
+    let directory = tempfile::tempdir().unwrap();
+    let junit = directory.path().join("load.xml");
+    let (output, stdout, stderr) =
+        weir_load(&[&arguments[..], &["--junit", junit.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{stdout}{stderr}");
     assert!(stdout.contains(": no violation\n"), "{stdout}");
+    assert!(std::fs::read_to_string(junit).unwrap().contains("name=\"linearizability\"/>"));
 }
 
 #[test]

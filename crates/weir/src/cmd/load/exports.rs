@@ -1,14 +1,19 @@
 //! The report in the formats of other tools: JUnit for CI, and the summary of k6.
 
+use super::not_linearizable;
 use kv::proto::{Latency, LoadReport};
 use load::{Conditions, Plan};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// A suite with a test for each condition, and one that something succeeded and the server stayed.
+/// A suite with a test for each condition, one that something succeeded and the server stayed, and one of what --check asks for.
 pub(super) fn junit(plan: &Plan, conditions: Option<&Conditions>, report: &LoadReport) -> String {
     let unusable = load::nothing_succeeded(report).or_else(|| load::server_is_gone(report));
     let mut tests = vec![("requests succeed".to_owned(), unusable.map(|why| why.to_string()))];
+    tests.extend(report.linearizability.as_ref().map(|checked| {
+        let failure = not_linearizable(checked.violations, checked.not_decided);
+        ("linearizability".to_owned(), failure.map(|why| why.to_string()))
+    }));
     tests.extend(conditions.map(|conditions| conditions.judge(report)).unwrap_or_default());
     let failed = tests.iter().filter(|(_, failure)| failure.is_some()).count();
     let urls: Vec<String> = plan.urls.iter().map(ToString::to_string).collect();

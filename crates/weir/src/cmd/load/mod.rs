@@ -243,7 +243,9 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     };
     live.end();
     let mut report = report?;
-    let mut failures = files::write(args.hdr.as_deref(), args.seconds.as_deref(), &report);
+    // The last one decides the exit code: a failure of the run or of a file is 1 also where a condition holds.
+    let mut failures = Vec::from_iter(gates(args.fail_if.as_ref(), &report));
+    failures.extend(files::write(args.hdr.as_deref(), args.seconds.as_deref(), &report));
     let exports = [
         args.junit.as_ref().map(|path| (path, exports::junit(&plan, args.fail_if.as_ref(), &report))),
         args.k6_summary.as_ref().map(|path| (path, format!("{}\n", exports::k6_summary(&report)))),
@@ -256,7 +258,6 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     }
     let checked = report.linearizability.as_ref();
     failures.extend(checked.and_then(|of| not_linearizable(of.violations, of.not_decided)));
-    failures.extend(gates(args.fail_if.as_ref(), &report));
     match (args.json, args.events) {
         (true, _) => say_json(&report)?,
         (_, true) => say_json(&LoadEvent::Report(Box::new(report)))?,
