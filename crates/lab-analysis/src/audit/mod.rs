@@ -113,7 +113,7 @@ pub enum AuditStanding {
     Holds,
     /// It accounts for too few clients.
     Below,
-    /// It accounts for more clients than there were.
+    /// It accounts for more clients than there were, see [`AuditedRow::impossible`].
     Above,
 }
 
@@ -247,6 +247,16 @@ impl AuditedRow {
         let may_hold = |of: Range| of.low <= OFF && of.high >= -OFF;
         let may_be_off = |of: Range| of.low < -OFF || of.high > OFF;
         self.residual.is_some_and(|of| may_hold(of) && may_be_off(of))
+    }
+
+    /// Whether it accounts for more clients than there were with any numbers that print the same.
+    pub fn impossible(&self) -> bool {
+        self.standing == AuditStanding::Above && !self.rounding_decides()
+    }
+
+    /// Whether it may account for more clients than there were, or not: its printed digits do not say.
+    fn may_be_above(&self) -> bool {
+        self.standing == AuditStanding::Above && self.rounding_decides()
     }
 
     /// Whether it lacks what cutting its samples to whole milliseconds takes.
@@ -383,17 +393,18 @@ fn lost_latency<'a>(case: &Case<'a>) -> Option<Found<'a>> {
 /// A row accounts for more clients than there were, which no single run can, and others of the sweep do not.
 fn different_runs<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let above = case.above();
-    let is_possible = |row: &AuditedRow| matches!(row.standing, AuditStanding::Holds | AuditStanding::Below);
+    let is_possible = |row: &AuditedRow| row.residual.is_some() && !row.impossible();
     if above.is_empty() || !case.rows.iter().any(is_possible) {
         return None;
     }
+    let found: Vec<&AuditedRow> = case.open.iter().copied().filter(|row| !row.may_be_above()).collect();
     // What is left below belongs to it as well: nothing else accounts for it, and the sweep is known to be mixed.
     let mut reason = format!("{}, more than there were, which no single run can print", accounted(&above));
-    if above.len() < case.open.len() {
-        let both = residuals(case.open.iter().copied())?;
+    if above.len() < found.len() {
+        let both = residuals(found.iter().copied())?;
         reason += &format!("; residuals of both signs stand in one sweep ({both})");
     }
-    Some((case.open.clone(), reason))
+    Some((found, reason))
 }
 
 /// Some requests failed, and the row deviates from the law by more than 5 %, and by more than now, if its throughput counts
@@ -451,6 +462,10 @@ fn impossible<'a>(case: &Case<'a>) -> Option<Found<'a>> {
 fn unexplained<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let why = match case.open.iter().all(|row| row.rounding_decides()) {
         true => "the rounding of the printed digits alone may be the reason",
+        false if case.open.iter().any(|row| row.may_be_above()) => {
+            "above N the rounding of the printed digits alone may be the reason; below, time between requests, \
+             outside the latency, would look so: thinking, connecting, backing off"
+        }
         false => {
             "time between requests, outside the latency, would look so: thinking, connecting, backing off"
         }
@@ -459,9 +474,9 @@ fn unexplained<'a>(case: &Case<'a>) -> Option<Found<'a>> {
 }
 
 impl<'a> Case<'a> {
-    /// Those of the open rows that are above N.
+    /// Those of the open rows that are above N however their figures were rounded.
     fn above(&self) -> Vec<&'a AuditedRow> {
-        self.open.iter().copied().filter(|row| row.standing == AuditStanding::Above).collect()
+        self.open.iter().copied().filter(|row| row.impossible()).collect()
     }
 }
 

@@ -106,6 +106,26 @@ fn what_rounding_alone_can_explain_is_said() {
 }
 
 #[test]
+fn a_row_that_rounding_may_have_lifted_is_not_called_impossible() {
+    // 1.6 ms, printed in whole milliseconds.
+    for rows in ["8,5000,2", "1,1000,1.00\n8,5000,2"] {
+        let lifted = law(rows);
+        let row = lifted.rows.last().unwrap();
+        assert!(row.off() && row.standing == AuditStanding::Above && !row.impossible(), "{row:?}");
+        assert_eq!(causes(&lifted), [("something else", vec![8])], "{rows}");
+        assert!(lifted.findings[0].reason.contains("rounding"), "{:?}", lifted.findings);
+        assert!(lifted.remarks[0].contains("do not decide"), "{:?}", lifted.remarks);
+    }
+    // Nor is it counted to those that are.
+    let mixed = law("1,1000,1.00\n2,2000,1.60\n8,5000,2");
+    assert_eq!(causes(&mixed), [("rows from different runs", vec![2]), ("something else", vec![8])]);
+    assert!(mixed.rows[1].impossible());
+    // What is missing below N is not rounding.
+    let both = law("1,1000,0.50\n8,5000,2");
+    assert!(both.findings[0].reason.contains("above N the rounding"), "{:?}", both.findings);
+}
+
+#[test]
 fn rules_do_not_claim_what_does_not_fit() {
     // A pause of 5 ms between requests is no cut sample, nor a lost share.
     assert_eq!(causes(&law("1,100,5.00\n4,400,5.00\n16,1000,11.00")), [("something else", vec![1, 4, 16])]);

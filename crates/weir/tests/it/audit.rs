@@ -63,6 +63,10 @@ fn what_people_have_is_read_as_it_is() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
+    let rounded = file("rounded", "clients,throughput_rps,latency_ms\n8,5000,2\n");
+    let said = String::from_utf8(audit(&[&rounded]).stdout).unwrap();
+    assert!(said.contains("+25.00 %  deviates: above N; the printed digits do not decide\n"), "{said}");
+    assert!(!said.contains("impossible"), "{said}");
     let (one, other) = (file("one", wrk), file("other", wrk));
     let said = String::from_utf8(audit(&[&one, &other]).stdout).unwrap();
     assert_eq!(said.lines().last(), Some("0 of 2 rows deviate by more than 5 %"));
