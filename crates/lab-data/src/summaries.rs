@@ -7,9 +7,16 @@ use crate::published::{Figure, PublishedRow, Table, table, with_unit};
 use kv::Error;
 use serde_json::Value;
 
+/// How lines begin that wrk2 prints and wrk does not.
+const WRK2: [&str; 2] = ["Thread calibration:", "Latency Distribution (HdrHistogram"];
+
 /// Reads a table with the names of its columns, or what wrk, k6 or oha print at the end. `names` are pairs of a column here and its name
 /// there; `clients` are those of rows that have none.
 pub fn read(text: &str, names: &[(String, String)], clients: Option<u32>) -> Result<Table, Error> {
+    // Of a closed loop the law holds, and wrk2 sends at a fixed rate.
+    let is_wrk2 = WRK2.iter().any(|only| text.lines().any(|line| line.trim_start().starts_with(only)));
+    let hint = "audit what a closed loop printed, as that of wrk";
+    ensure(!is_wrk2, "this is of wrk2, whose latencies count from when a request was due", hint)?;
     let known = rows(text).map(|rows| Table { rows, ignored: Vec::new() });
     let mut table = match known {
         Some(table) => table,

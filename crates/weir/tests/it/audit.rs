@@ -84,6 +84,13 @@ fn a_table_that_cannot_be_read_is_wrong_input() {
             "line 1: there is no column throughput_rps; hint: name the column so, or say",
         ),
         (Some("clients,throughput_rps,latency_ms\n1,fast,3\n"), "line 2, column throughput_rps: `fast`"),
+        (
+            Some(
+                "Running 30s test @ http://a/\n  2 threads and 16 connections\n  Thread calibration: mean lat.: 1.0ms, rate \
+                 sampling interval: 10ms\n    Latency     1.00ms  100.00us   5.00ms   80.00%\nRequests/sec:  2000.00\n",
+            ),
+            "this is of wrk2, whose latencies count from when a request was due; hint: audit what a closed loop printed, as that of wrk",
+        ),
     ] {
         if let Some(csv) = csv {
             fs::write(path, csv).unwrap();
