@@ -334,7 +334,7 @@ fn what_cannot_be_read_is_not_checked() {
     }
     // With the counters of all our cores, of our processes and of the machine the check passes; a single one is not enough.
     results.placements =
-        vec![lab_data::results::Placement { part: "server".into(), cores: vec![3], shares_with: vec![] }];
+        vec![lab_data::results::Placement { part: "server".into(), cores: vec![3], ..Default::default() }];
     for (counter, missing) in [
         ("core.3.steal_secs", "steal of the cores"),
         ("memory.swap_in_pages", "whether the machine swapped"),

@@ -187,7 +187,7 @@ pub struct WorkloadPlan {
 }
 
 /// A part of the system and where it ran.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Placement {
     /// `server`, `database` or `generator`.
     pub part: String,
@@ -195,6 +195,9 @@ pub struct Placement {
     pub cores: Vec<usize>,
     /// Other parts on the same cores; empty when it had them alone.
     pub shares_with: Vec<String>,
+    /// Other parts on other hyperthreads of the same physical cores.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub siblings_with: Vec<String>,
 }
 
 /// What came of `weir selftest` before an experiment.

@@ -1,14 +1,15 @@
 //! Which part runs on which cores.
 //!
 //! The rule: the generator's innocence comes first. Wherever there are two cores it has its own, because a generator
-//! that competes with what it measures measures itself. [`plan`] is pure; [`available`] asks the kernel.
+//! that competes with what it measures measures itself. [`plan`] is pure; [`available`] and [`siblings`] ask the kernel.
 
 use super::experiment::{Cores, DATABASE, GENERATOR, LINK, SERVER};
 use super::results::Placement;
 use crate::{distinct, ensure};
 use kv::Error;
 use std::collections::BTreeMap;
-use std::io;
+use std::path::Path;
+use std::{fs, io};
 
 /// To whom the next spare core goes first of those to whom as much is owed; then to the others in their order.
 const TURNS: [&str; 2] = [SERVER, GENERATOR];
@@ -19,23 +20,64 @@ pub fn available() -> io::Result<Vec<usize>> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| mask.is_set(core)).collect())
 }
 
-/// Places `parts` on `cores` (ascending), with `wanted` cores where the experiment names them.
+/// Where the kernel describes its processors.
+pub const CPUS: &str = "/sys/devices/system/cpu";
+
+/// Those of `cores` that are hyperthreads of one physical core, as the files below `dir` say: two or more in each set.
+pub fn siblings(dir: &Path, cores: &[usize]) -> Vec<Vec<usize>> {
+    let mut sets: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for core in cores {
+        // The same list in the file of each of them, as `0,8` or `0-1`.
+        let list = fs::read_to_string(dir.join(format!("cpu{core}/topology/thread_siblings_list")));
+        list.into_iter().for_each(|list| sets.entry(list.trim().to_owned()).or_default().push(*core));
+    }
+    sets.into_values().filter(|set| set.len() > 1).collect()
+}
+
+/// `cores` by physical core, where `siblings` are sets of those that one has. If there is a single one, its hyperthreads stand alone:
+/// they are all there is to divide.
+fn physical(cores: &[usize], siblings: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let set_of = |core: &usize| siblings.iter().position(|set| set.contains(core));
+    let mut all: Vec<Vec<usize>> = Vec::new();
+    for core in cores {
+        let own = set_of(core);
+        match all.iter_mut().find(|known| own.is_some() && set_of(&known[0]) == own) {
+            Some(known) => known.push(*core),
+            None => all.push(vec![*core]),
+        }
+    }
+    if all.len() == 1 { cores.iter().map(|core| vec![*core]).collect() } else { all }
+}
+
+/// Places `parts` on `cores` (ascending), of which `siblings` are on one physical core, with `wanted` cores where the experiment names
+/// them.
 ///
 /// A link that has no cores of its own in `wanted` has the generator's: it is part of the load's way and takes nothing from the target.
-pub fn plan(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Placement>, Error> {
+pub fn plan(
+    cores: &[usize],
+    siblings: &[Vec<usize>],
+    parts: &[&str],
+    wanted: &Cores,
+) -> Result<Vec<Placement>, Error> {
     if cores.is_empty() {
         return Err(Error::new("no core may be used").hint("check the affinity mask this was started with"));
     }
     let shares = |part: &str| part == LINK && parts.contains(&GENERATOR) && !wanted.parts.contains_key(LINK);
     let own: Vec<&str> = parts.iter().copied().filter(|part| !shares(part)).collect();
-    let chosen = choose(cores, &own, wanted)?;
+    let chosen = choose(cores, siblings, &own, wanted)?;
     let of = |part: &str| &chosen[if shares(part) { GENERATOR } else { part }];
     let placement = |part: &&str| {
-        let others = parts.iter().filter(|other| *other != part && of(other) == of(part));
+        let named = |is_so: &dyn Fn(&str) -> bool| -> Vec<String> {
+            let others = parts.iter().filter(|other| *other != part && is_so(other));
+            others.map(|other| (*other).to_owned()).collect()
+        };
+        let on = |part: &str, set: &[usize]| of(part).iter().any(|core| set.contains(core));
+        let is_beside = |other: &str| siblings.iter().any(|set| on(part, set) && on(other, set));
         Placement {
             part: (*part).to_owned(),
             cores: of(part).clone(),
-            shares_with: others.map(|other| (*other).to_owned()).collect(),
+            shares_with: named(&|other| of(other) == of(part)),
+            siblings_with: named(&|other| of(other) != of(part) && is_beside(other)),
         }
     };
     Ok(parts.iter().map(placement).collect())
@@ -48,12 +90,13 @@ pub fn plan(cores: &[usize], parts: &[&str], wanted: &Cores) -> Result<Vec<Place
 /// tell how busy the cores of either are.
 fn choose<'p>(
     cores: &[usize],
+    siblings: &[Vec<usize>],
     parts: &[&'p str],
     wanted: &'p Cores,
 ) -> Result<BTreeMap<&'p str, Vec<usize>>, Error> {
     let Cores { of, parts: wanted } = wanted;
     if of.is_some_and(|of| of > cores.len()) {
-        return Ok(divide(cores, parts, wanted));
+        return Ok(divide(&physical(cores, siblings), parts, wanted));
     }
     let ours = |core: &usize| if of.is_some_and(|of| *core < of) { cores[*core] } else { *core };
     let mut chosen: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -75,10 +118,14 @@ fn choose<'p>(
     let rest: Vec<&str> = parts.iter().copied().filter(|part| !wanted.contains_key(*part)).collect();
     let is_spare = |core: &usize| !chosen.values().flatten().any(|taken| taken == core);
     let spare: Vec<usize> = cores.iter().copied().filter(is_spare).collect();
+    // Rather a physical core of which nothing is taken.
+    let is_whole = |core: &&usize| siblings.iter().filter(|set| set.contains(core)).flatten().all(is_spare);
+    let whole: Vec<usize> = spare.iter().filter(is_whole).copied().collect();
+    let spare = if whole.is_empty() { spare } else { whole };
     // With every core spoken for, who is left shares with the part it disturbs least.
     let planned = match chosen.get(SERVER).or(chosen.get(DATABASE)).or(chosen.get(GENERATOR)) {
         Some(host) if spare.is_empty() => rest.iter().map(|part| (*part, host.clone())).collect(),
-        _ => divide(&spare, &rest, &BTreeMap::new()),
+        _ => divide(&physical(&spare, siblings), &rest, &BTreeMap::new()),
     };
     chosen.extend(planned);
     for (part, own) in &chosen {
@@ -91,9 +138,9 @@ fn choose<'p>(
     Ok(chosen)
 }
 
-/// Divides `cores` among `parts`, from the lowest, in the proportions of `wanted`. A part that is not named there counts as one core.
+/// Divides physical `cores` among `parts`, from the lowest, in the proportions of `wanted`. A part that is not named there counts as one core.
 fn divide<'p>(
-    cores: &[usize],
+    cores: &[Vec<usize>],
     parts: &[&'p str],
     wanted: &BTreeMap<String, Vec<usize>>,
 ) -> BTreeMap<&'p str, Vec<usize>> {
@@ -106,7 +153,7 @@ fn divide<'p>(
         let (rest, last) =
             cores.split_at(cores.len() - if is_alone { fair.clamp(1, cores.len() / 2) } else { 0 });
         let of = |part: &str| if is_alone && part == GENERATOR { last } else { rest };
-        return parts.iter().map(|part| (*part, of(part).to_vec())).collect();
+        return parts.iter().map(|part| (*part, ascending(of(part)))).collect();
     }
     // One core each, the others one by one to whom most is owed.
     let turns = distinct(TURNS.iter().filter(|part| parts.contains(part)).chain(parts));
@@ -117,8 +164,20 @@ fn divide<'p>(
             *counts.entry(most).or_default() += 1;
         }
     }
-    let mut cores = cores.iter().copied();
-    parts.iter().map(|part| (*part, cores.by_ref().take(counts[part]).collect())).collect()
+    let mut cores = cores;
+    let mut take = |part: &&'p str| {
+        let (own, rest) = cores.split_at(counts[part]);
+        cores = rest;
+        (*part, ascending(own))
+    };
+    parts.iter().map(&mut take).collect()
+}
+
+/// The hyperthreads of these physical cores, ascending.
+fn ascending(cores: &[Vec<usize>]) -> Vec<usize> {
+    let mut all = cores.concat();
+    all.sort_unstable();
+    all
 }
 
 #[cfg(test)]
@@ -139,12 +198,24 @@ mod tests {
     }
 
     fn shown_of(of: Option<usize>, cores: &[usize], parts: &[&str], own: &[(&str, &[usize])]) -> String {
+        shown_beside(&[], of, cores, parts, own)
+    }
+
+    /// Of these hyperthreads of physical cores; a part has a `^` if it is beside another on one of them.
+    fn shown_beside(
+        siblings: &[Vec<usize>],
+        of: Option<usize>,
+        cores: &[usize],
+        parts: &[&str],
+        own: &[(&str, &[usize])],
+    ) -> String {
         let text = |placement: Placement| {
             let cores: Vec<_> = placement.cores.iter().map(usize::to_string).collect();
             let star = if placement.shares_with.is_empty() { "" } else { "*" };
-            format!("{}{star} {}", placement.part, cores.join("+"))
+            let beside = if placement.siblings_with.is_empty() { "" } else { "^" };
+            format!("{}{star}{beside} {}", placement.part, cores.join("+"))
         };
-        match plan(cores, parts, &wanted(of, own)) {
+        match plan(cores, siblings, parts, &wanted(of, own)) {
             Ok(placements) => placements.into_iter().map(text).collect::<Vec<_>>().join(" "),
             Err(why) => format!("error {why}"),
         }
@@ -179,6 +250,44 @@ mod tests {
         assert_eq!(shown(&[0, 1], WITH_LINK, &[]), "server 0 link* 1 generator* 1");
         assert_eq!(shown(&[0, 1, 2], WITH_LINK, &[(LINK, &[0])]), "server 1 link 0 generator 2");
         assert_eq!(shown(&[0, 1, 2], WITH_LINK, &[(GENERATOR, &[0])]), "server 1+2 link* 0 generator* 0");
+    }
+
+    #[test]
+    fn hyperthreads_of_one_physical_core_go_to_one_part() {
+        let pairs = |pairs: usize| -> Vec<Vec<usize>> { (0..pairs).map(|at| vec![at, at + pairs]).collect() };
+        for (physical, parts, own, expected) in [
+            (1, PLAIN, &[][..], "server^ 0 generator^ 1"),
+            (2, PLAIN, &[], "server 0+2 generator 1+3"),
+            (2, WITH_DATABASE, &[], "server* 0+2 database* 0+2 generator 1+3"),
+            (3, WITH_DATABASE, &[], "server 0+3 database 1+4 generator 2+5"),
+            (4, PLAIN, &[], "server 0+1+4+5 generator 2+3+6+7"),
+            (2, PLAIN, &[(GENERATOR, &[0][..])], "server 1+3 generator 0"),
+            // What the experiment says itself is done, and seen.
+            (2, PLAIN, &[(GENERATOR, &[0][..]), (SERVER, &[2])], "server^ 2 generator^ 0"),
+        ] {
+            let all: Vec<usize> = (0..2 * physical).collect();
+            assert_eq!(
+                shown_beside(&pairs(physical), None, &all, parts, own),
+                expected,
+                "{physical}, {own:?}"
+            );
+        }
+        let scaled = shown_beside(&pairs(2), Some(8), &[0, 1, 2, 3], PLAIN, &[(SERVER, &[0, 1, 2, 3, 4, 5])]);
+        assert_eq!(scaled, "server 0+2 generator 1+3");
+    }
+
+    #[test]
+    fn siblings_are_read_from_the_files_of_the_kernel() {
+        let dir = std::env::temp_dir().join(format!("weir-siblings-{}", std::process::id()));
+        for (core, list) in [(0, "0,2\n"), (1, "1,3\n"), (2, "0,2\n"), (3, "1,3\n"), (4, "4\n")] {
+            let topology = dir.join(format!("cpu{core}/topology"));
+            fs::create_dir_all(&topology).unwrap();
+            fs::write(topology.join("thread_siblings_list"), list).unwrap();
+        }
+        assert_eq!(siblings(&dir, &[0, 1, 2, 3, 4, 5]), [vec![0, 2], vec![1, 3]]);
+        assert_eq!(siblings(&dir, &[0, 1, 2]), [vec![0, 2]]);
+        fs::remove_dir_all(&dir).unwrap();
+        assert!(siblings(&dir, &[0, 1]).is_empty());
     }
 
     #[test]

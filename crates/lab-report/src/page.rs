@@ -121,6 +121,7 @@ const PINNING: &[(&str, fn(&Placement) -> Option<String>)] = &[
     ("<part", |of| Some(of.part.clone())),
     ("<cores", |of| Some(of.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))),
     ("<shares cores with", |of| (!of.shares_with.is_empty()).then(|| of.shares_with.join(", "))),
+    ("<shares physical cores with", |of| (!of.siblings_with.is_empty()).then(|| of.siblings_with.join(", "))),
 ];
 
 /// Where it was measured and how to do it again.

@@ -2,7 +2,7 @@
 
 use super::*;
 use kv::proto::{AccuracyCheck, CheckOutcome, ScheduleReport, SelftestReport};
-use lab_data::results::{Placement, Results, Selftest};
+use lab_data::results::{Results, Selftest};
 use lab_data::simulated::tests::{model, sweep};
 
 fn results() -> Results {
@@ -272,13 +272,11 @@ fn a_run_near_the_knee_is_shown_second_by_second_where_it_is_long_enough() {
 #[test]
 fn who_shares_a_core_is_said() {
     let mut results = results();
-    let part = |part: &str, with: &[&str]| Placement {
-        part: part.into(),
-        cores: vec![0],
-        shares_with: with.iter().map(|of| (*of).to_owned()).collect(),
-    };
-    results.placements = vec![part("server", &["generator"]), part("generator", &["server"])];
+    let placed = r#"[{"part":"server","cores":[0],"shares_with":["generator"]},{"part":"generator","cores":[0],"shares_with":["server"]}]"#;
+    results.placements = serde_json::from_str(placed).unwrap();
     assert!(file(&results, "report.md").contains("| server | 0 | generator |"));
+    results.placements[0].siblings_with = vec!["database".to_owned()];
+    assert!(file(&results, "report.md").contains("| server | 0 | generator | database |"));
     results.placements.clear();
     assert!(file(&results, "report.md").contains("Nothing was pinned to a core."));
 }

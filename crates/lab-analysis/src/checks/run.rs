@@ -112,10 +112,13 @@ pub(super) fn cores(results: &Results) -> Checked {
         return Checked::not_checked("the lab did not start the target, whose cores are not known");
     }
     // The link's work counts with the generator's.
-    let others: Vec<&str> =
-        generator.shares_with.iter().map(String::as_str).filter(|part| *part != LINK).collect();
+    let shared = |parts: &[String], what: &str| {
+        let others: Vec<&str> = parts.iter().map(String::as_str).filter(|part| *part != LINK).collect();
+        (!others.is_empty()).then(|| format!("it shares {what} with {}", others.join(", ")))
+    };
     Checked::unless(
-        (!others.is_empty()).then(|| format!("it shares a core with {}", others.join(", "))),
+        shared(&generator.shares_with, "a core")
+            .or_else(|| shared(&generator.siblings_with, "a physical core (hyperthreads)")),
         "Give the generator cores of its own, with [cores] in the experiment, or other machines.",
     )
 }

@@ -88,6 +88,7 @@ fn a_generator_that_shares_its_core_lowers_confidence_and_deletes_nothing() {
             part: part.to_owned(),
             cores: vec![core],
             shares_with: with.iter().map(|part| (*part).to_owned()).collect(),
+            ..Placement::default()
         };
         results.placements = vec![
             placement("server", 0, &["database"]),
@@ -98,6 +99,11 @@ fn a_generator_that_shares_its_core_lowers_confidence_and_deletes_nothing() {
     check("cores", |_| {}, "passed");
     check("cores", |results| share(results, &["link"]), "passed");
     check("cores", |results| share(results, &["server"]), "failed: it shares a core with server");
+    let beside = |results: &mut Results| {
+        share(results, &[]);
+        results.placements[2].siblings_with = vec!["database".to_owned()];
+    };
+    check("cores", beside, "failed: it shares a physical core (hyperthreads) with database");
     let mut shared = results();
     share(&mut shared, &["server"]);
     let found = findings(&shared).workloads.remove(0);
@@ -111,7 +117,7 @@ fn a_generator_that_shares_its_core_lowers_confidence_and_deletes_nothing() {
 fn of_a_target_that_the_lab_did_not_start_other_processes_and_cores_are_not_judged() {
     let read = |results: &mut Results, parts: &[&str], swapped: f64| {
         let placement =
-            |part: &&str| Placement { part: (*part).to_owned(), cores: vec![0], shares_with: Vec::new() };
+            |part: &&str| Placement { part: (*part).to_owned(), cores: vec![0], ..Placement::default() };
         results.placements = parts.iter().map(placement).collect();
         for trial in &mut results.trials {
             let busy = [("core.0.busy_secs", 0.9), ("generator.cpu_secs", 0.3), ("server.cpu_secs", 0.3)];

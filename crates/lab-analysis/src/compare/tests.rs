@@ -28,7 +28,7 @@ fn target(name: &str, us: u32, among: &[String], levels: &[u32], repetitions: u3
         if name == "split" { &[("server", 2.0 / 3.0), ("database", 1.0 / 3.0)] } else { &[("server", 1.0)] };
     let placed = parts.iter().map(|(part, _)| (*part, 0)).chain([("generator", 1)]);
     results.placements = placed
-        .map(|(part, core)| Placement { part: part.into(), cores: vec![core], shares_with: Vec::new() })
+        .map(|(part, core)| Placement { part: part.into(), cores: vec![core], ..Placement::default() })
         .collect();
     for trial in &mut results.trials {
         let busy = trial.growth("station.cpu.busy_secs").unwrap();

@@ -241,7 +241,8 @@ impl<'a> TargetRun<'a> {
         let mut wanted: Cores = experiment.cores.clone();
         wanted.parts.retain(|part, _| parts.contains(part));
         let names: Vec<&str> = parts.iter().map(String::as_str).collect();
-        let placements = topology::plan(cores, &names, &wanted).map_err(Error::new)?;
+        let siblings = topology::siblings(Path::new(topology::CPUS), cores);
+        let placements = topology::plan(cores, &siblings, &names, &wanted).map_err(Error::new)?;
         if let Target::Command(commands) = &subject.target {
             services::check(commands, &options.program)?;
         }

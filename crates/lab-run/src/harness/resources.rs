@@ -333,7 +333,7 @@ mod tests {
 
     /// The resources as lines of `name: counters / servers`.
     fn shown(cores: &[usize], parts: &[&str]) -> Vec<String> {
-        let placements = topology::plan(cores, parts, &Cores::default()).unwrap();
+        let placements = topology::plan(cores, &[], parts, &Cores::default()).unwrap();
         let line = |resource: Resource| {
             format!(
                 "{}: {} / {} {:?}",
@@ -418,7 +418,8 @@ mod tests {
 
     #[test]
     fn each_place_says_who_waits_there_who_is_served_and_what_is_held_meanwhile() {
-        let placements = topology::plan(&[0, 1], &[SERVER, DATABASE, GENERATOR], &Cores::default()).unwrap();
+        let placements =
+            topology::plan(&[0, 1], &[], &[SERVER, DATABASE, GENERATOR], &Cores::default()).unwrap();
         let line = |resource: Resource| {
             let list = |names: &[String]| {
                 names.iter().map(|name| name.replace("stats.weir_", "")).collect::<Vec<_>>().join(", ")
@@ -481,7 +482,7 @@ mod tests {
         let quota = |part: &str, cores: f64| (format!("{part}.quota_cores"), cores);
         let check = |cores: &[usize], quotas: &[(String, f64)], expected: &[&str]| {
             let placements =
-                topology::plan(cores, &[SERVER, DATABASE, GENERATOR], &Cores::default()).unwrap();
+                topology::plan(cores, &[], &[SERVER, DATABASE, GENERATOR], &Cores::default()).unwrap();
             let reading = Reading { gauges: quotas.iter().cloned().collect(), ..Reading::default() };
             let line = |resource: Resource| {
                 let limit = resource.limit.map_or("-", Limit::name);
@@ -522,7 +523,7 @@ mod tests {
             gauges: [("cap.bytes_per_sec".to_owned(), bytes_per_sec)].into(),
             ..Reading::default()
         };
-        let placements = topology::plan(&[0, 1], &[SERVER, GENERATOR], &Cores::default()).unwrap();
+        let placements = topology::plan(&[0, 1], &[], &[SERVER, GENERATOR], &Cores::default()).unwrap();
         let mut resources = resources_of(&placements, &Reading::default(), None);
         let names =
             |of: &[Resource]| of.iter().map(|resource| resource.name.clone()).collect::<Vec<_>>().join(", ");
@@ -542,7 +543,7 @@ mod tests {
 
     #[test]
     fn a_lock_that_only_one_workload_asks_for_is_a_resource() {
-        let placements = topology::plan(&[0, 1], &[SERVER, GENERATOR], &Cores::default()).unwrap();
+        let placements = topology::plan(&[0, 1], &[], &[SERVER, GENERATOR], &Cores::default()).unwrap();
         let counted = |names: &[&str]| {
             let counters = names.iter().map(|name| (format!("stats.weir_{name}_busy_seconds_total"), 1.0));
             let reading = Reading { counters: counters.collect(), ..Reading::default() };

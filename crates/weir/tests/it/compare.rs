@@ -39,7 +39,7 @@ pub(crate) fn measured(dir: &Path, demand: &str, seed: &str) -> Results {
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let mut results: Results = serde_json::from_slice(&fs::read(out.join("results.json")).unwrap()).unwrap();
     results.started = "2026-01-02T03:04:05Z".into();
-    results.placements = vec![Placement { part: "server".into(), cores: vec![0], shares_with: Vec::new() }];
+    results.placements = vec![Placement { part: "server".into(), cores: vec![0], ..Placement::default() }];
     for trial in &mut results.trials {
         for reading in [&mut trial.opened, &mut trial.closed] {
             let busy = reading.counters["station.cpu.busy_secs"];

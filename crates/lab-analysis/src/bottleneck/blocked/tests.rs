@@ -45,7 +45,7 @@ fn results(levels: &[Level], busiest_thread: f64, cpu: f64) -> Results {
         levels: levels.iter().map(|level| level.0).collect(),
         repetitions: 1,
         resources: vec![cpu],
-        placements: vec![Placement { part: "server".into(), cores: vec![0], shares_with: Vec::new() }],
+        placements: vec![Placement { part: "server".into(), cores: vec![0], ..Placement::default() }],
         trials: levels.iter().map(trial).collect(),
         ..Results::default()
     }
