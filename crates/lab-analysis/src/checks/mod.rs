@@ -73,7 +73,7 @@ pub const CHECKS: &[Check] = &[
     check("accuracy", "generator accuracy", Low, Test::Run(run::accuracy))
         .about("the load generator passed its accuracy test on this machine"),
     check("cores", "cores of the generator", Low, Test::Run(run::cores))
-        .about("the load generator shares no core, and no physical core by hyperthreads, with what it measures"),
+        .about("the load generator shares no core, no physical core (by hyperthreads) and no quota with what it measures; a quota of at least as many cores as both have does not count"),
     check("full_length", "full length", Medium, Test::Run(run::full_length))
         .about("durations were not shortened by --scale"),
     check("build", "optimized build", Low, Test::Run(run::build))

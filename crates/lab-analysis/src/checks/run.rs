@@ -7,6 +7,7 @@ use kv::proto::CheckOutcome;
 use lab_data::experiment::{GENERATOR, LINK};
 use lab_data::results::{Results, Selftest, Trial};
 use stats::{Estimate, Interval};
+use std::collections::BTreeSet;
 
 pub(super) fn complete(case: &OfWorkload) -> Checked {
     let planned: u32 = case.rows.iter().map(|row| row.planned).sum();
@@ -112,6 +113,12 @@ pub(super) fn cores(results: &Results) -> Checked {
         return Checked::not_checked("the lab did not start the target, whose cores are not known");
     }
     // The link's work counts with the generator's.
+    if let Some(quota) = shared_quota(results) {
+        return Checked::fail(
+            format!("it shares a quota of {quota} cores with what it measures"),
+            "Measure where no quota holds for both, or raise it to the number of cores.",
+        );
+    }
     let shared = |parts: &[String], what: &str| {
         let others: Vec<&str> = parts.iter().map(String::as_str).filter(|part| *part != LINK).collect();
         (!others.is_empty()).then(|| format!("it shares {what} with {}", others.join(", ")))
@@ -121,6 +128,17 @@ pub(super) fn cores(results: &Results) -> Checked {
             .or_else(|| shared(&generator.siblings_with, "a physical core (hyperthreads)")),
         "Give the generator cores of its own, with [cores] in the experiment, or other machines.",
     )
+}
+
+/// A quota that holds for the generator and a part of the target together, and is less than the cores they are on.
+fn shared_quota(results: &Results) -> Option<f64> {
+    let cores: BTreeSet<usize> =
+        results.placements.iter().flat_map(|placed| &placed.cores).copied().collect();
+    let of_trial = |trial: &Trial| {
+        let gauge = |name: &str| trial.closed.gauges.get(&format!("{GENERATOR}.{name}")).copied();
+        gauge("quota_shared").and(gauge("quota_cores"))
+    };
+    results.trials.iter().find_map(of_trial).filter(|quota| *quota < cores.len() as f64)
 }
 
 pub(super) fn full_length(results: &Results) -> Checked {

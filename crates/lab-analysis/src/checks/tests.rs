@@ -104,6 +104,15 @@ fn a_generator_that_shares_its_core_lowers_confidence_and_deletes_nothing() {
         results.placements[2].siblings_with = vec!["database".to_owned()];
     };
     check("cores", beside, "failed: it shares a physical core (hyperthreads) with database");
+    let limited = |results: &mut Results, cores: f64| {
+        share(results, &[]);
+        let gauges = &mut results.trials[0].closed.gauges;
+        gauges.insert("generator.quota_cores".to_owned(), cores);
+        gauges.insert("generator.quota_shared".to_owned(), 1.0);
+    };
+    let quota = "failed: it shares a quota of 1.5 cores with what it measures";
+    check("cores", |results| limited(results, 1.5), quota);
+    check("cores", |results| limited(results, 2.0), "passed");
     let mut shared = results();
     share(&mut shared, &["server"]);
     let found = findings(&shared).workloads.remove(0);

@@ -5,20 +5,32 @@
 
 use super::mounts::{Mount, mounts};
 use super::{Context, Sampler, numbers, value_of};
+use lab_data::experiment::LINK;
+use lab_data::results::Reading;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 pub(super) fn make(context: &Context) -> Option<Sampler> {
     let parts = context.parts.clone();
     Some(Box::new(move |into| {
-        for (part, pid) in &parts {
-            if let Some(held) = of_process(*pid) {
-                into.gauge(format!("{part}.quota_cores"), held.cores);
-                into.count(format!("{part}.throttled_secs"), held.throttled_secs);
-            }
-        }
+        let quotas: Vec<(&str, Held)> =
+            parts.iter().filter_map(|(part, pid)| Some((part.as_str(), of_process(*pid)?))).collect();
+        add(into, &quotas);
         Ok(())
     }))
+}
+
+/// The quotas of parts. One of a group in which another part is, too, is marked; the link's work counts with the generator's.
+fn add(into: &mut Reading, quotas: &[(&str, Held)]) {
+    for (part, held) in quotas {
+        into.gauge(format!("{part}.quota_cores"), held.cores);
+        into.count(format!("{part}.throttled_secs"), held.throttled_secs);
+        let is_same =
+            |(other, theirs): &(&str, Held)| ![part, LINK].contains(other) && theirs.group == held.group;
+        if *part != LINK && quotas.iter().any(is_same) {
+            into.gauge(format!("{part}.quota_shared"), 1.0);
+        }
+    }
 }
 
 /// The tightest quota over the process `pid`, in cores.
@@ -32,8 +44,10 @@ fn of_process(pid: u32) -> Option<Held> {
 }
 
 /// A quota and how long it held.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Held {
+    /// The directory of the group that has it.
+    group: PathBuf,
     /// Seconds of processor time in a second.
     cores: f64,
     /// Time in which processes had to stand still, summed over the cores they would have run on.
@@ -81,7 +95,11 @@ fn held(dir: &Path) -> Option<Held> {
     };
     let [quota, period] = numbers(&limit)[..] else { return None };
     let throttled_secs = value_of(&read("cpu.stat")?, counter)? / units_per_sec;
-    (quota > 0.0 && period > 0.0).then_some(Held { cores: quota / period, throttled_secs })
+    (quota > 0.0 && period > 0.0).then(|| Held {
+        group: dir.to_owned(),
+        cores: quota / period,
+        throttled_secs,
+    })
 }
 
 #[cfg(test)]
@@ -89,8 +107,8 @@ mod tests {
     use super::*;
     use crate::sampler::mounts::parse;
 
-    /// What holds for a process in `group` of a hierarchy of `version` with these files, mounted from `root` on.
-    fn check(version: u32, root: &str, group: &str, files: &[(&str, &str)]) -> Option<Held> {
+    /// What holds for a process in `group` of a hierarchy of `version` with these files, mounted from `root` on: cores and seconds.
+    fn check(version: u32, root: &str, group: &str, files: &[(&str, &str)]) -> Option<(f64, f64)> {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = dir.path().join(name);
@@ -107,14 +125,14 @@ mod tests {
              33 31 0:30 / /nowhere rw shared:9 - cgroup cgroup rw,cpuset\n\
              32 31 0:29 {root} {point} rw,relatime shared:7 - {mount}\n"
         );
-        tightest(&parse(&mounts), &groups)
+        tightest(&parse(&mounts), &groups).map(|held| (held.cores, held.throttled_secs))
     }
 
     const V1_STAT: &str = "nr_periods 40\nnr_throttled 10\nthrottled_time 1500000000\nnr_bursts 0\n";
     const V2_STAT: &str = "usage_usec 9\nnr_periods 40\nnr_throttled 10\nthrottled_usec 1500000\n";
 
-    fn held(cores: f64) -> Option<Held> {
-        Some(Held { cores, throttled_secs: 1.5 })
+    fn held(cores: f64) -> Option<(f64, f64)> {
+        Some((cores, 1.5))
     }
 
     #[test]
@@ -142,6 +160,21 @@ mod tests {
         assert_eq!(check(2, "/", "/a/b", &files("20000 100000\n")), held(0.2));
         // Mounted from a group on, as in a container: what is above it cannot be seen.
         assert_eq!(check(2, "/box", "/box/a/b", &files("max 100000\n")), held(0.5));
+    }
+
+    #[test]
+    fn a_quota_that_holds_for_two_parts_is_marked() {
+        let held = |group: &str| Held { group: group.into(), cores: 2.0, throttled_secs: 0.0 };
+        let marked = |quotas: &[(&str, Held)]| {
+            let mut reading = Reading::default();
+            add(&mut reading, quotas);
+            let names = reading.gauges.into_keys().filter(|name| name.ends_with("shared"));
+            names.collect::<Vec<_>>().join(" ")
+        };
+        let both = marked(&[("server", held("/box")), ("generator", held("/box"))]);
+        assert_eq!(both, "generator.quota_shared server.quota_shared");
+        assert_eq!(marked(&[("server", held("/box/a")), ("generator", held("/box"))]), "");
+        assert_eq!(marked(&[("link", held("/box")), ("generator", held("/box"))]), "");
     }
 
     #[test]
