@@ -102,7 +102,7 @@ impl RequestFlags {
             return Err(Error::input(what).hint("leave the path of the URL out"));
         }
         let mut requests: Vec<HttpRequest> = Vec::new();
-        for TargetRequest { method, url, headers, body, weight } in &targets.requests {
+        for TargetRequest { method, url, headers, body, weight, incomplete } in &targets.requests {
             let path = match url.starts_with('/') {
                 true => check_path(url).map(|()| url.clone()),
                 // Also what is no URL that could be loaded, as wss: and data:.
@@ -116,6 +116,7 @@ impl RequestFlags {
                     Err(why) => Err(why),
                 },
             };
+            let path = path.and_then(|path| incomplete.clone().map_or(Ok(path), Err));
             let path = path.map_err(|why| Error::input(format_args!("--targets: {url}: {why}")))?;
             let (method, headers, body) = (method.clone(), headers.clone(), body.clone());
             let mut name = format!("{method} {path}");
@@ -310,9 +311,8 @@ mod tests {
         let request = |url: &&str| TargetRequest {
             method: "GET".into(),
             url: (*url).to_owned(),
-            headers: Vec::new(),
-            body: None,
             weight: 1,
+            ..TargetRequest::default()
         };
         let targets = Targets { requests: urls.iter().map(request).collect(), skips_others: true };
         RequestFlags { targets: Some(targets), ..RequestFlags::default() }
@@ -337,6 +337,15 @@ mod tests {
         // A wrong path of the server itself is no other server's.
         let told = har(&["http://a/b c"]).requests(&target).unwrap_err().to_string();
         assert!(told.contains("the path has a space"), "{told}");
+    }
+
+    #[test]
+    fn a_body_that_a_file_lacks_is_refused_if_the_server_is_the_one_under_load() {
+        let mut flags = har(&["http://a/x", "http://b/y"]);
+        flags.targets.as_mut().unwrap().requests[1].incomplete = Some("it lacks one".to_owned());
+        assert_eq!(flags.requests(&"http://a".parse().unwrap()).unwrap().len(), 1);
+        let told = flags.requests(&"http://b".parse().unwrap()).unwrap_err().to_string();
+        assert_eq!(told, "--targets: http://b/y: it lacks one");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Files of several requests: the HTTP format of vegeta, and HAR as browsers save it.
 
+use super::encode::write_percent;
 use super::header::{Header, method};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,7 +15,7 @@ pub struct Targets {
 }
 
 /// A request of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TargetRequest {
     pub(super) method: String,
     /// A URL, or a path with its query.
@@ -23,6 +24,8 @@ pub(super) struct TargetRequest {
     pub(super) body: Option<Vec<u8>>,
     /// How often it is sent, relative to the sum of all.
     pub(super) weight: u32,
+    /// Why it cannot be sent as it was, if so.
+    pub(super) incomplete: Option<String>,
 }
 
 const WEIGHT_MAX: u32 = 1_000_000;
@@ -70,8 +73,8 @@ fn of_lines(text: &str) -> Result<Targets, String> {
             _ if line.is_empty() => {}
             (Some((name, url)), _) => {
                 let method = method(name).map_err(|why| fail(format!("{name}: {why}")))?;
-                let (headers, body) = (Vec::new(), None);
-                requests.push(TargetRequest { method, url: url.trim().to_owned(), headers, body, weight });
+                let url = without_fragment(url.trim());
+                requests.push(TargetRequest { method, url, weight, ..TargetRequest::default() });
                 weight = 1;
             }
             (None, Some(last)) => match line.strip_prefix('@') {
@@ -92,6 +95,11 @@ fn of_lines(text: &str) -> Result<Targets, String> {
     Ok(Targets { requests, skips_others: false })
 }
 
+/// A fragment is not sent.
+fn without_fragment(url: &str) -> String {
+    url.split('#').next().unwrap_or_default().to_owned()
+}
+
 /// The requests of a HAR file. Equal ones are one with a weight.
 fn of_har(text: &str) -> Result<Targets, String> {
     const NONE: &str = "it is no HAR file; hint: save one in the developer tools of a browser, or write lines as GET /orders/1";
@@ -105,14 +113,24 @@ fn of_har(text: &str) -> Result<Targets, String> {
         let headers = headers.filter_map(|header| {
             format!("{}: {}", header["name"].as_str()?, header["value"].as_str()?).parse::<Header>().ok()
         });
+        let mut headers: Vec<Header> =
+            headers.filter(|header| !header.name.eq_ignore_ascii_case("host")).collect();
+        let (body, incomplete) = match har_body(&request["postData"]) {
+            Ok(body) => (body, None),
+            Err(why) => (None, Some(why)),
+        };
+        let has_type = headers.iter().any(|header| header.name.eq_ignore_ascii_case("content-type"));
+        if let (Some(kind), Some(_), false) = (request["postData"]["mimeType"].as_str(), &body, has_type) {
+            headers.extend(format!("Content-Type: {kind}").parse::<Header>().ok());
+        }
         let request = TargetRequest {
             method: method(&text(&request["method"]))
                 .map_err(|why| format!("{}: {why}", request["method"]))?,
-            // A fragment is not sent.
-            url: text(&request["url"]).split('#').next().unwrap_or_default().to_owned(),
-            headers: headers.filter(|header| !header.name.eq_ignore_ascii_case("host")).collect(),
-            body: request["postData"]["text"].as_str().map(|text| text.as_bytes().to_vec()),
+            url: without_fragment(&text(&request["url"])),
+            headers,
+            body,
             weight: 1,
+            incomplete,
         };
         match requests.iter_mut().find(|known| TargetRequest { weight: 1, ..(*known).clone() } == request) {
             Some(known) => known.weight += 1,
@@ -120,6 +138,33 @@ fn of_har(text: &str) -> Result<Targets, String> {
         }
     }
     Ok(Targets { requests, skips_others: true })
+}
+
+/// The body of a request in a HAR file, which is its text or, of a form, its fields.
+fn har_body(data: &Value) -> Result<Option<Vec<u8>>, String> {
+    const FORM: &str = "application/x-www-form-urlencoded";
+    let text = data["text"].as_str().map(|text| text.as_bytes().to_vec());
+    let fields = data["params"].as_array().map_or(&[][..], Vec::as_slice);
+    if fields.is_empty() || text.as_ref().is_some_and(|text| !text.is_empty()) {
+        return Ok(text);
+    }
+    let kind = data["mimeType"].as_str().unwrap_or_default();
+    if kind.split(';').next().is_none_or(|kind| !kind.trim().eq_ignore_ascii_case(FORM)) {
+        return Err(format!(
+            "the file has no text of its body of `{}`; hint: add postData.text, or remove the entry",
+            kind.escape_debug()
+        ));
+    }
+    let mut body = Vec::new();
+    for field in fields {
+        let mut write = |before: &[u8], part: &str| {
+            body.extend_from_slice(before);
+            write_percent(&mut body, field[part].as_str().unwrap_or_default().as_bytes());
+        };
+        write(b"&", "name");
+        write(b"=", "value");
+    }
+    Ok(Some(body.split_off(1)))
 }
 
 #[cfg(test)]
@@ -144,6 +189,7 @@ mod tests {
                 ("DELETE", "/carts/1", 0, 1)
             ]
         );
+        assert_eq!(of_lines("GET /a?b=1#c\n").unwrap().requests[0].url, "/a?b=1");
         assert!(requests[1].body.as_ref().is_some_and(|body| body.starts_with(b"[package]")));
         for (wrong, why) in [
             ("Accept: a/b\n", "line 1: `Accept: a/b` is no request"),
@@ -169,6 +215,20 @@ mod tests {
             ("https://a/x", 2, 1)
         );
         assert_eq!((requests[1].body.as_deref(), requests[1].weight), (Some(&b"q=1"[..]), 1));
+        let of_fields = |kind: &str| {
+            let data = format!(
+                r#"{{"mimeType":"{kind}","params":[{{"name":"a b","value":"1&2"}},{{"name":"c"}}],"text":""}}"#
+            );
+            let entry = format!(
+                r#"{{"request":{{"method":"POST","url":"https://a/z","headers":[],"postData":{data}}}}}"#
+            );
+            of_har(&format!(r#"{{"log":{{"entries":[{entry}]}}}}"#)).unwrap().requests.remove(0)
+        };
+        let form = of_fields("application/x-www-form-urlencoded; charset=UTF-8");
+        assert_eq!(form.body.as_deref(), Some(&b"a%20b=1%262&c="[..]));
+        assert_eq!(form.headers[0].value, "application/x-www-form-urlencoded; charset=UTF-8");
+        let parts = of_fields("multipart/form-data").incomplete.unwrap();
+        assert!(parts.contains("no text of its body of `multipart/form-data`; hint: "), "{parts}");
         assert!(of_har("{}").unwrap_err().contains("no HAR file"));
     }
 }
