@@ -176,8 +176,10 @@ impl RequestFlags {
         }
         let basic = self.user.as_deref().or(target.credentials().filter(|_| self.bearer.is_none()));
         let basic = basic.map(|user| {
+            // As curl sends an empty password.
+            let colon = if user.contains(':') { "" } else { ":" };
             let mut encoded = Vec::new();
-            write_base64(&mut encoded, user.as_bytes());
+            write_base64(&mut encoded, format!("{user}{colon}").as_bytes());
             format!("Basic {}", String::from_utf8_lossy(&encoded))
         });
         if let Some(value) = self.bearer.as_ref().map(|token| format!("Bearer {token}")).or(basic) {
@@ -346,6 +348,17 @@ mod tests {
         assert_eq!(flags.requests(&"http://a".parse().unwrap()).unwrap().len(), 1);
         let told = flags.requests(&"http://b".parse().unwrap()).unwrap_err().to_string();
         assert_eq!(told, "--targets: http://b/y: it lacks one");
+    }
+
+    #[test]
+    fn a_user_without_a_password_has_an_empty_one() {
+        for (user, encoded) in
+            [("alice", "Basic YWxpY2U6"), ("alice:", "Basic YWxpY2U6"), ("a:b", "Basic YTpi")]
+        {
+            let flags = RequestFlags { user: Some(user.to_owned()), ..RequestFlags::default() };
+            let headers = flags.all_headers(&"http://a".parse().unwrap()).unwrap();
+            assert_eq!(headers.last().unwrap().value, encoded, "{user}");
+        }
     }
 
     #[test]
