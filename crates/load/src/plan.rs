@@ -7,7 +7,7 @@ use super::mix::{self, Mix, MixEntry, Operation};
 use super::pacing::{Arrivals, Pacing};
 use super::seconds::SECOND;
 use super::stages::Offered;
-use super::target::Target;
+use super::target::{Target, check_http2_path};
 use super::tls::Tls;
 use super::value_size::ValueSize;
 use super::verify::{MARK_BYTES, Verify};
@@ -366,6 +366,11 @@ impl Plan {
     /// Whether each URL has its requests, and all have the same ones: what is counted goes by the place in that list.
     fn check_requests(&self) -> Result<(), Error> {
         let all = self.urls.iter().map(|url| self.http.requests(url)).collect::<Result<Vec<_>, Error>>()?;
+        if self.http2 {
+            for HttpRequest { name, path, .. } in all.iter().flatten() {
+                check_http2_path(path).map_err(|why| Error::input(format_args!("--http2: {name}: {why}")))?;
+            }
+        }
         let names = |requests: &Vec<HttpRequest>| -> Vec<(String, u32)> {
             requests.iter().map(|request| (request.name.clone(), request.weight)).collect()
         };

@@ -62,6 +62,7 @@ fn what_newcomers_type_wrong_is_one_line_with_what_to_do() {
         (load(&["--cacert", "ids.csv"]), 2, "--cacert is only for https", "leave --cacert out"),
         (load(&["--insecure"]), 2, "--insecure is only for https, and http://127.0.0.1:1", "write https://"),
         (load(&["--cert", "a", "--key", "b"]), 2, "--cert is only for https", "leave --cert out"),
+        (vec!["load", "http://127.0.0.1:1/s?q=a<b", "--http2"], 2, "the path has <", "write %3C for it"),
         (load(&["--otlp", "127.0.0.1:4318"]), 2, "does not begin with http://", "as in http://127.0.0.1"),
         (load(&["--prometheus-listen", "9100"]), 2, "'9100'", "`weir load --help`"),
         (vec!["load", &nowhere], 1, "connection refused", "start the server, or correct the port"),
