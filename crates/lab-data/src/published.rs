@@ -107,6 +107,13 @@ pub(crate) fn with_unit(text: &str, unit: &str) -> Option<Figure> {
     let at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, own) = text.split_at(at);
     let figure = Figure::parse(number)?;
+    // As Go writes a time of a minute or more: 1h0m2.3s.
+    for (unit, ms) in [('h', 3.6e6), ('m', 6e4)] {
+        let rest = own.strip_prefix(unit).filter(|rest| rest.ends_with('s'));
+        if let Some(rest) = rest.and_then(|rest| with_unit(rest, "")) {
+            return Some(Figure { value: figure.value * ms + rest.value, ..rest });
+        }
+    }
     Some(match if own.trim().is_empty() { unit } else { own.trim() } {
         "ns" => figure.scaled_down(6),
         "us" | "µs" | "μs" => figure.scaled_down(3),

@@ -205,6 +205,8 @@ mod tests {
         let stages =
             "http_req_duration....: avg=2ms p(99)=4ms\nhttp_reqs....: 10 5/s\nvus......: 3 min=1 max=5\n";
         assert_eq!(shown(stages), ["k6 - 5 2 4 -"], "their number is no constant");
+        let slow = "http_req_duration....: avg=1m2.3s p(99)=1h0m2s\nhttp_reqs....: 10 5/s\n";
+        assert_eq!(shown(slow), ["k6 - 5 62300 3602000 -"]);
         let json = r#"{"metrics":{"http_reqs":{"count":10,"rate":100.5},"http_req_duration":{"avg":9.5,"med":9,"p(99)":20},
             "vus":{"value":1,"min":1,"max":1},"http_req_failed":{"value":0.5}}}"#;
         assert_eq!(shown(json), ["k6 1 100.5 9.5 20 0.5000"]);
