@@ -33,6 +33,9 @@ const QUOTED_MAX: usize = 200;
 /// Blocks as [`super::super::run`] does.
 pub fn run(plan: &Plan, commands: &[String], observer: Observer<'_>) -> Result<LoadReport, Error> {
     plan.check()?;
+    // As in one process: what is checked is also compared.
+    let verify = if plan.check_for.is_some() { Verify::all() } else { plan.verify };
+    let plan = &Plan { verify, ..plan.clone() };
     let (sender, received) = mpsc::channel();
     let mut workers: Vec<Worker> = Vec::new();
     for (command, clients) in commands.iter().zip(shares(plan.clients, commands.len())) {
@@ -235,7 +238,7 @@ impl Coordinator<'_> {
         self.expect(HELLO_MAX, observer, |message| matches!(message, FromWorker::Hello { .. }))?;
         // Once is enough, and the first can do it as well as any.
         let mut preload = self.plan.preload_keys() > 0;
-        let run = self.plan.check_for.map(|_| Verify::all().run());
+        let run = self.plan.check_for.map(|_| self.plan.verify.run());
         for worker in &mut self.workers {
             let (plan, clients) = (Box::new(self.plan.clone()), worker.clients.clone());
             worker.send(&ToWorker::Prepare { plan, clients, preload, run });

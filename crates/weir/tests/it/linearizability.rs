@@ -181,6 +181,7 @@ fn several_processes_are_judged_together() {
     assert_eq!((checked.violations, checked.not_decided, report.workers.len()), (0, 0, 2), "{checked:?}");
     assert!(checked.operations >= report.attempts && checked.precondition_failed > 0, "{checked:?}");
     assert!(!report.errors.contains_key("stale_value"), "{:?}", report.errors);
+    assert_eq!(report.verify, "all");
 }
 
 #[test]
