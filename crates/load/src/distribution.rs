@@ -67,7 +67,7 @@ pub static DISTRIBUTIONS: &[DistributionRow] = &[
     },
     DistributionRow {
         shape: "zipfian[:THETA]",
-        about: "The r-th most frequent key is chosen in proportion to r^-THETA (default 0.99, at most 10); which keys are frequent is random.",
+        about: "The r-th most frequent key is chosen in proportion to r^-THETA (default 0.99, at most 10); the frequent keys are scattered over all, the same ones in each run.",
         parse: |rest| {
             let theta = rest.map_or(Ok(THETA_DEFAULT), str::parse).ok()?;
             (theta > 0.0 && theta <= 10.0).then_some(Distribution::Zipfian { theta })
