@@ -4,8 +4,9 @@
 //! behind it.
 
 use super::recorder::Window;
-use std::sync::OnceLock;
+use kv::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How far ahead the end is set. A reactor looks around every 100 ms at least (`reactor::SWEEP_MAX`).
@@ -18,9 +19,34 @@ pub struct EarlyEnd {
     /// As planned, once the run has begun.
     window: OnceLock<Window>,
     end: OnceLock<Instant>,
+    /// Whether its owner asks for [`EarlyEnd::failure`].
+    hears_failures: bool,
+    failure: Mutex<Option<Error>>,
 }
 
 impl EarlyEnd {
+    /// One that also ends the window if this machine cannot send any more, as it does without local ports: [`EarlyEnd::failure`] says so
+    /// after the run. With any other such a run fails without a report.
+    pub fn at_failures() -> EarlyEnd {
+        EarlyEnd { hears_failures: true, ..EarlyEnd::default() }
+    }
+
+    /// Why the window ended early, if this machine was the reason.
+    pub fn failure(&self) -> Option<Error> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether a failure of this machine ends the window and not the run.
+    pub(super) fn hears_failures(&self) -> bool {
+        self.hears_failures
+    }
+
+    /// Ends the window because of `failure`. The first one counts.
+    pub(super) fn fail(&self, failure: Error) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+        self.request();
+    }
+
     /// Has the window end a fifth of a second from now, or after as much of it where it has not begun. Only the first call
     /// counts; one that comes too late for that, or for the window at all, changes nothing.
     pub fn request(&self) {

@@ -205,11 +205,14 @@ fn reach_one(
     Ok(Endpoint { address, tls })
 }
 
-/// This machine has no more sockets, file descriptors or memory for the clients.
-fn machine_error(error: io::Error) -> Error {
-    let hint = match error.kind() {
-        ErrorKind::AddrNotAvailable => {
+/// This machine has no more sockets, file descriptors or memory for clients that connect so.
+fn machine_error(error: io::Error, connect: Connect) -> Error {
+    let hint = match (error.kind(), connect) {
+        (ErrorKind::AddrNotAvailable, Connect::Each) => {
             "all local ports are taken by connections that ended just now: use --connect once, a shorter --window, or widen net.ipv4.ip_local_port_range"
+        }
+        (ErrorKind::AddrNotAvailable, Connect::Once) => {
+            "all local ports are taken by connections that the server ended: have it keep them open, use a shorter --window, or widen net.ipv4.ip_local_port_range"
         }
         _ => "take fewer --clients or more workers, or raise the limit of open files with `ulimit -n`",
     };
@@ -260,6 +263,15 @@ mod tests {
         let text = "[get]\npath = \"/{key}\"\n";
         let plan = Plan { dialect: Some(Dialect::of_file("my.toml", text).unwrap()), ..Plan::of_flags(&[]) };
         assert_eq!(format!("{:?}", as_read_by_a_worker(&plan).dialect), format!("{:?}", plan.dialect));
+    }
+
+    #[test]
+    fn without_local_ports_the_remedy_fits_the_plan() {
+        let told = |connect| machine_error(ErrorKind::AddrNotAvailable.into(), connect).to_string();
+        assert!(told(Connect::Each).contains("use --connect once"));
+        assert!(
+            !told(Connect::Once).contains("--connect") && told(Connect::Once).contains("the server ended")
+        );
     }
 
     #[test]

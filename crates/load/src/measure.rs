@@ -19,7 +19,7 @@ use super::seconds::{SECOND, Second, TimeSeries};
 use super::staleness::{SharedHistory, StalenessChecker};
 use super::stream::Endpoint;
 use super::tally::Tally;
-use super::{Observer, Plan, machine_error};
+use super::{Connect, Observer, Plan, machine_error};
 use kv::Error;
 use kv::proto::{FORMAT, LinearizabilityReport, LoadEvent, LoadReport};
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,7 @@ pub(super) fn measure(
     let history = SharedHistory::new(plan.verify, &clients);
     let report = run_threads(plan, &clients, endpoints, early_end, &history, |begin, messages| {
         let mut collector = Collector::new(plan, begin, threads(plan, &clients));
+        let failed = |error| machine_error(error, plan.connect);
         loop {
             let next_edge = collector.next_edge().unwrap_or_else(|| Instant::now() + SECOND);
             let received = messages.recv_timeout(next_edge.saturating_duration_since(Instant::now()));
@@ -65,7 +66,7 @@ pub(super) fn measure(
             // First, because an edge is to be reported at its instant.
             collector.report_edges(Instant::now(), observer);
             match received {
-                Ok((thread, message)) => collector.add(thread, message.map_err(machine_error)?, observer),
+                Ok((thread, message)) => collector.add(thread, message.map_err(failed)?, observer),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(collector.finish(observer)),
             }
@@ -138,6 +139,7 @@ pub(super) fn run_threads<R>(
                 streams,
                 recorder: Recorder::new(window, begin, plan.pacing.is_open(), plan.bin, plan.kind_count()),
                 early_end,
+                connect: plan.connect,
                 at_start: None,
                 thread,
                 sender: sender.clone(),
@@ -239,6 +241,7 @@ struct Measured<'a> {
     streams: Vec<OperationStream>,
     recorder: Recorder,
     early_end: &'a EarlyEnd,
+    connect: Connect,
     /// What the thread had used when the window began.
     at_start: Option<(Duration, Option<Duration>)>,
     /// Which of the threads this is.
@@ -308,6 +311,15 @@ impl Driver for Measured<'_> {
             }
         }
         !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn cannot_send(&mut self, error: std::io::Error) -> std::io::Result<()> {
+        // Before the window there is nothing to report.
+        if Instant::now() < self.recorder.window.start || !self.early_end.hears_failures() {
+            return Err(error);
+        }
+        self.early_end.fail(machine_error(error, self.connect));
+        Ok(())
     }
 
     fn wake_at(&self, now: Instant) -> Option<Instant> {

@@ -39,7 +39,8 @@ pub(super) fn preload(plan: &Plan, endpoints: &Arc<[Endpoint]>, observer: Observ
     };
     let requests = &Requests::new(plan, Connect::Once);
     let servers: Vec<usize> = (0..clients).map(|client| client % endpoints.len()).collect();
-    let mut reactor = Reactor::new(&servers, options, Schedule::none()).map_err(machine_error)?;
+    let failed = |error| machine_error(error, Connect::Once);
+    let mut reactor = Reactor::new(&servers, options, Schedule::none()).map_err(failed)?;
     for operation in [Operation::Put, Operation::Get] {
         let mut pass = Pass {
             requests,
@@ -51,7 +52,7 @@ pub(super) fn preload(plan: &Plan, endpoints: &Arc<[Endpoint]>, observer: Observ
             bad: None,
             observer,
         };
-        reactor.run(Instant::now(), &mut pass).map_err(machine_error)?;
+        reactor.run(Instant::now(), &mut pass).map_err(failed)?;
         if let Some((number, attempt)) = pass.bad {
             let hint = match plan.dialect().is_default() {
                 true => "the server must store values under /kv/{key}; try one with `curl -T FILE`",

@@ -52,6 +52,10 @@ pub(super) trait Driver {
     }
     /// Whether to go on; asked at least after every wait.
     fn should_continue(&mut self, now: Instant) -> bool;
+    /// This machine could not send a request, which is left out: an error if the run cannot go on.
+    fn cannot_send(&mut self, error: io::Error) -> io::Result<()> {
+        Err(error)
+    }
     /// When it wants to be asked next, even if nothing happens.
     fn wake_at(&self, now: Instant) -> Option<Instant>;
 }
@@ -194,15 +198,30 @@ impl Reactor {
             client.state = State::InFlight;
             client.intended = intended;
             client.source = source;
-            match &mut self.http2 {
+            let sent = match &mut self.http2 {
                 None => client.send(&mut self.shared),
                 Some(http2) => http2.send(index, client, &self.shared),
-            }
+            };
+            sent.or_else(|error| self.not_sent(index, error, driver))
         } else {
             client.state = State::Idle;
             self.landed(driver);
             Ok(Step::Wait)
         }
+    }
+
+    /// This machine had no connection for the request of client `index`.
+    fn not_sent(&mut self, index: usize, error: io::Error, driver: &mut impl Driver) -> io::Result<Step> {
+        driver.cannot_send(error)?;
+        let client = &mut self.clients[index];
+        let rest = client.next_backoff();
+        if client.request.watch.is_some() {
+            // It had no effect, as one that found no connection.
+            let _ = driver.judge(&client.request, &client.answer, Err(Fault::Refused));
+        }
+        self.landed(driver);
+        self.pause(index, State::BackingOff, rest);
+        Ok(Step::Wait)
     }
 
     /// Does what follows from `step`. A loop, because a request can be over as soon as it is begun.
@@ -285,7 +304,8 @@ impl Reactor {
                     (client.since, client.intended) = (sent_at, sent_at);
                     self.now = self.now.max(sent_at);
                 }
-                let step = http2.step(index, client, &self.shared)?;
+                let step = http2.step(index, client, &self.shared);
+                let step = step.or_else(|error| self.not_sent(index, error, driver))?;
                 self.follow(index, step, driver)?;
             }
         }

@@ -49,6 +49,7 @@ fn carry_out(orders: &Receiver<ToWorker>, answer: &mut dyn FnMut(FromWorker)) ->
     let Ok(ToWorker::Start) = orders.recv() else { return Ok(()) };
     answer(FromWorker::Started);
     let history = SharedHistory::new(plan.verify, &clients);
+    let failed = |error| machine_error(error, plan.connect);
     measure::run_threads(&plan, &clients, &endpoints, &EarlyEnd::default(), &history, |_, messages| {
         for (thread, message) in messages {
             if let (Ok(FromThread::Tally(_)), Some(history)) = (&message, &history) {
@@ -56,7 +57,7 @@ fn carry_out(orders: &Receiver<ToWorker>, answer: &mut dyn FnMut(FromWorker)) ->
                     answer(FromWorker::Calls(calls.to_vec()));
                 }
             }
-            answer(FromWorker::Thread(thread, message.map_err(machine_error)?));
+            answer(FromWorker::Thread(thread, message.map_err(failed)?));
         }
         Ok(())
     })

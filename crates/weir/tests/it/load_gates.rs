@@ -7,7 +7,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -103,6 +103,22 @@ fn an_interrupt_ends_the_window_and_prints_the_report_so_far() {
         text.contains(" s of 3600s after 0s of warm-up") && text.contains("statuses    200 × "),
         "{text}"
     );
+}
+
+#[test]
+fn a_machine_that_can_send_no_more_ends_the_window_and_the_report_is_printed() {
+    let service = Service::start();
+    // The first clients start at once, and for those behind them there are no files.
+    let script = "ulimit -n 150; exec \"$0\" load \"$@\"";
+    let flags = ["--clients=300", "--warmup=0s", "--window=1h", &service.url("/x")];
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_weir")]).args(flags);
+    let output = command.output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
+    assert!(stdout.contains(" s of 3600s after 0s of warm-up"), "{stdout}{stderr}");
+    let last = stderr.lines().last().unwrap();
+    assert!(last.starts_with("error: cannot run the clients: too many open files; hint: "), "{stderr}");
 }
 
 #[test]

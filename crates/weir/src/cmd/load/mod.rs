@@ -132,7 +132,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     match args.until_stdin_ends {
         true => until_stdin_ends(args),
         false => {
-            let early_end = Arc::new(EarlyEnd::default());
+            let early_end = Arc::new(EarlyEnd::at_failures());
             let ends_at_once = Arc::new(AtomicBool::new(true));
             if args.workers.is_empty() {
                 end_at_interrupt(&early_end, &ends_at_once)?;
@@ -245,6 +245,7 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     let mut report = report?;
     // The last one decides the exit code: a failure of the run or of a file is 1 also where a condition holds.
     let mut failures = Vec::from_iter(gates(args.fail_if.as_ref(), &report));
+    failures.extend(early_end.failure());
     failures.extend(files::write(args.hdr.as_deref(), args.seconds.as_deref(), &report));
     let exports = [
         args.junit.as_ref().map(|path| (path, exports::junit(&plan, args.fail_if.as_ref(), &report))),
