@@ -67,7 +67,7 @@ impl Statements {
         let forms = async |text: &str| {
             Ok(Forms {
                 if_older: write("version < ? AND expires > ?", text).await?,
-                if_same: write("version = ?", text).await?,
+                if_same: write("version = ? AND expires = ?", text).await?,
             })
         };
         Ok(Statements {
@@ -117,8 +117,8 @@ impl Known {
 enum Condition {
     /// There is a row, it is older, and it lives at this time.
     Older(i64),
-    /// The version is this one, or there is none.
-    Same(Option<i64>),
+    /// What is there is this, or nothing. A touch changes the end alone.
+    Same(Known),
 }
 
 pub(crate) struct CassandraSession {
@@ -197,7 +197,9 @@ impl CassandraSession {
                 let Forms { if_older, if_same } = &self.statements.delete;
                 match condition {
                     Condition::Older(now) => self.ask(if_older, (stays, version, key, version, now)).await,
-                    Condition::Same(seen) => self.ask(if_same, (stays, version, key, seen)).await,
+                    Condition::Same(seen) => {
+                        self.ask(if_same, (stays, version, key, seen.version, seen.expires)).await
+                    }
                 }
             }
             Change::Put(row) => {
@@ -214,7 +216,8 @@ impl CassandraSession {
                                     .await
                             }
                             Condition::Same(seen) => {
-                                self.ask(if_same, (version, until, of.0, of.1, value, key, seen)).await
+                                let (seen, end) = (seen.version, seen.expires);
+                                self.ask(if_same, (version, until, of.0, of.1, value, key, seen, end)).await
                             }
                         }
                     }
@@ -228,7 +231,9 @@ impl CassandraSession {
                                 self.ask(if_older, values).await
                             }
                             Condition::Same(seen) => {
-                                let values = (stays, version, until, key, seen, left, of.0, of.1, value, key);
+                                let (seen, end) = (seen.version, seen.expires);
+                                let values =
+                                    (stays, version, until, key, seen, end, left, of.0, of.1, value, key);
                                 self.ask(if_same, values).await
                             }
                         }
@@ -275,8 +280,10 @@ impl CassandraSession {
             }
             condition = match condition {
                 // What it was to replace never comes back.
-                Condition::Same(seen) if !is_blind && known.version != seen => return Ok(Err(known)),
-                _ => Condition::Same(known.version),
+                Condition::Same(seen) if !is_blind && known.version != seen.version => return Ok(Err(known)),
+                // The same version may get its end again, and then what was sent before takes effect.
+                Condition::Same(seen) if !is_blind && known != seen => break,
+                _ => Condition::Same(known),
             };
             match self.apply(write, condition).await {
                 Ok(Ok(())) => return Ok(Ok(Some(known))),
@@ -305,7 +312,7 @@ impl CassandraSession {
             return Ok(Ok(Found::Newer));
         }
         // Nothing is there, or only the version of what is gone.
-        let applied = self.apply_for_sure(write, Condition::Same(known.version)).await?;
+        let applied = self.apply_for_sure(write, Condition::Same(known)).await?;
         Ok(applied.map(|_| Found::Absent))
     }
 
@@ -315,7 +322,7 @@ impl CassandraSession {
         if !is_there && write.change == Change::Delete {
             return Ok(Ok(Found::Absent));
         }
-        let applied = self.apply_for_sure(write, Condition::Same(known.version)).await?;
+        let applied = self.apply_for_sure(write, Condition::Same(known)).await?;
         Ok(applied.map(|_| Found::present(is_there)))
     }
 

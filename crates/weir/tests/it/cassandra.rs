@@ -480,3 +480,41 @@ fn no_update_is_lost_between_two_servers() {
     });
     assert_eq!(servers[1].client().get("/kv/n").text(), (4 * EACH).to_string());
 }
+
+/// A touch keeps the version. So a write that was decided by an end that had passed replaced a value whose end another server had
+/// changed meanwhile, and had acknowledged.
+#[test]
+fn a_write_that_an_expired_row_decided_replaced_one_that_was_touched() {
+    let key = Key::new(b"a").unwrap();
+    let keys = std::slice::from_ref(&key);
+    let write = |change, version| [Write { key: key.clone(), version: Version(version), change }];
+    let put = |expires: Option<u64>, version| {
+        let of = Attributes { expires: expires.map(Timestamp), ..Attributes::default() };
+        write(Change::Put(Row::with(&key, of, b"value", Version(version))), version)
+    };
+    block_on(async {
+        let store = open(&keyspace());
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let mut here = store.connect(lease.epoch).await.unwrap();
+        let mut there = store.connect(lease.epoch).await.unwrap();
+        let (version, mut end) = (lease.now.0 << 20, lease.now.0 + 3_600_000);
+        // What is there has expired, ends later, or never.
+        for (first, version) in [Some(1), Some(end), None].into_iter().zip(1 + version..) {
+            there.begin_decision();
+            there.read(keys).await.unwrap();
+            there.write(&put(first, version)).await.unwrap();
+            let decided =
+                [put(None, version + 9), put(Some(end), version + 9), write(Change::Delete, version + 9)];
+            for decided in decided {
+                here.begin_decision();
+                assert_eq!(here.read(keys).await.unwrap()[0].as_ref().unwrap().version(), Version(version));
+                end += 1;
+                there.begin_decision();
+                there.read(keys).await.unwrap();
+                assert_eq!(there.write(&put(Some(end), version)).await.unwrap(), [Found::Present]);
+                let overtaken = here.write(&decided).await.unwrap_err();
+                assert_eq!(overtaken.kind(), Kind::Retry, "{overtaken}");
+            }
+        }
+    });
+}
