@@ -169,7 +169,7 @@ impl ListQuery {
             {
                 entries.next = successor(last).filter(|next| until.as_ref().is_none_or(|until| next < until));
             }
-            // A page with values may have ended early because it is large.
+            // A page may have ended early because it is large.
             if self.with_values && !entries.rows.is_empty() {
                 break;
             }

@@ -252,7 +252,7 @@ impl Batcher {
         self.push(&self.writes, self.queue_of(&self.writes, &request.key), request);
     }
 
-    /// Lists rows, with their values if that is wanted. A page ends with [`Listing::limit`] rows, or with 4 MiB.
+    /// Lists rows, with their values if that is wanted. A page ends with [`Listing::limit`] rows, with 4 MiB, or after 2 s.
     pub fn list(&self, listing: Listing, with_values: bool, mut reply: Reply<Page>) {
         if self.long.count() == 0 {
             return reply.give(Err(Error::new(Kind::Rejected, "a replica is not listed")));
