@@ -31,7 +31,7 @@ fn the_manager_hears_when_the_server_is_ready_and_when_it_stops() {
         assert_eq!(states(&socket), "READY=1\nSTATUS=serving memory:");
         // There is nothing to read again, but a manager that asks for that does not want an end.
         let pid = rustix::process::Pid::from_raw(server.pid().cast_signed()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        rustix::process::kill_process(pid, Signal::HUP).unwrap();
         assert!(states(&socket).starts_with("RELOADING=1\nMONOTONIC_USEC="));
         assert_eq!(states(&socket), "READY=1");
         server.terminate();
@@ -121,7 +121,7 @@ fn a_start_with_defaults_warns_of_nothing() {
             said.push(lines.next().unwrap_or_else(|| panic!("{store}: {said:#?}")));
         }
         let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
         said.extend(lines);
         assert_eq!(child.wait().unwrap().code(), Some(0));
         assert!(said.iter().all(|line| line.contains(" info: ")), "{store}: {said:#?}");
@@ -176,7 +176,7 @@ fn sockets_that_the_manager_made_are_used() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n1"), "{answer}");
     // The file is the manager's.
     let pid = rustix::process::Pid::from_child(&activated.0);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
     assert_eq!(activated.0.wait().unwrap().code(), Some(0));
     assert!(path.exists());
 }
