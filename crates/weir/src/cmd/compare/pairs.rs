@@ -26,7 +26,7 @@ pub(super) struct Pairs {
     #[arg(long, value_name = "COMMAND", help_heading = "Measuring two services")]
     pub(super) command: Vec<String>,
     /// Running service, as http://host:port/path; given twice, BASE first. Without a path, the requests are those of a key-value workload, chosen after --
-    /// as in -- --workload put_all. With --command: the path to request
+    /// as in -- --workload put_all; then the path may also be /. With --command: the path to request
     #[arg(long, value_name = "URL|PATH", help_heading = "Measuring two services")]
     pub(super) url: Vec<String>,
     /// How long to measure at most

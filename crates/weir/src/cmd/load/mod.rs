@@ -82,7 +82,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
     seconds: Option<String>,
 
-    /// Write the conditions of --fail-if as tests, in the format of JUnit
+    /// Write the conditions of --fail-if, and what --check says, as tests in the format of JUnit
     #[arg(long, value_name = "FILE.xml", help_heading = "Output")]
     junit: Option<String>,
 
