@@ -174,13 +174,14 @@ impl<S: Stream> Connection<S> {
             let mut statuses = worker.shared.tiers.shards.iter().map(|tier| tier.store().status());
             statuses.all(|status| matches!(status, Status::Up(_) | Status::Starting))
         };
-        let mut owned = Instant::now();
+        // Since it was seen that the store is not owned.
+        let mut away = None;
         push_id(&mut self.wire.output, &watches.positions);
         // Once it does not, the client that comes again is told so.
         while self.still_permits(Verb::Watch, prefix).is_ok() {
             if is_owner() {
-                owned = Instant::now();
-            } else if owned.elapsed() >= HEARTBEAT {
+                away = None;
+            } else if away.get_or_insert_with(Instant::now).elapsed() >= HEARTBEAT {
                 break;
             }
             let has_more = watches.collect(&mut self.wire.output);

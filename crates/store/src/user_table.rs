@@ -19,6 +19,10 @@ pub(super) const PARAMETERS: [&str; 3] = ["table", "key", "value"];
 
 pub(super) const VERSIONS: &str = "weir_versions";
 
+/// Of what is kept of values that others have removed, so much is forgotten each time expired rows are asked for, however many of
+/// these.
+pub(super) const FORGOTTEN_AT_ONCE: u64 = 1000;
+
 /// What a store can do with its own tables, or with one of others (`is_user_table`).
 pub(super) fn capabilities(is_user_table: bool, others_write: bool) -> Capabilities {
     match is_user_table && others_write {

@@ -22,8 +22,8 @@ pub(super) struct Group {
 }
 
 enum Decision {
-    /// The row after it.
-    Applies(Version, Option<Row>),
+    /// The row after it, and whether the key is there then: the row's end may be past.
+    Applies(Version, Option<Row>, bool),
     Fails(Option<Version>),
     /// It was made before.
     Repeats(Repeat),
@@ -134,7 +134,7 @@ impl Group {
                 made.push((id, Repeat { digest, version, existed: now.is_some() }));
             }
             now = next.clone().filter(|row| !row.is_expired(clock));
-            *decision = Decision::Applies(version, next);
+            *decision = Decision::Applies(version, next, now.is_some());
         }
         // Lifetimes that were changed, and changed back.
         if now.is_some() && now == stored {
@@ -147,7 +147,7 @@ impl Group {
         let mut existed = self.existed.unwrap_or(existed);
         let mut has_expired = self.has_expired;
         for (WriteRequest { key, intent, idempotency, .. }, decision) in &self.requests {
-            let Decision::Applies(version, row) = decision else { continue };
+            let Decision::Applies(version, row, is_there) = decision else { continue };
             let (key, version) = (key.as_bytes(), *version);
             if std::mem::take(&mut has_expired) {
                 let event = Some(EventKind::Expire);
@@ -161,14 +161,15 @@ impl Group {
             if event.is_some() || idempotency.is_some() {
                 Record { event, key, version, existed, idempotency: *idempotency }.add_to(body);
             }
-            existed = row.is_some();
+            has_expired = row.is_some() && !is_there;
+            existed = *is_there;
         }
     }
 
     /// Bytes of a row that gets another end: it came with no request.
     pub(super) fn bytes_again(&self) -> usize {
         match self.last.map(|last| &self.requests[last]) {
-            Some((WriteRequest { intent: Intent::Touch(_), .. }, Decision::Applies(_, Some(row)))) => {
+            Some((WriteRequest { intent: Intent::Touch(_), .. }, Decision::Applies(_, Some(row), _))) => {
                 row.bytes()
             }
             _ => 0,
@@ -177,7 +178,7 @@ impl Group {
 
     fn write(&self) -> Option<Write> {
         let (request, decision) = &self.requests[self.last?];
-        let Decision::Applies(version, row) = decision else { return None };
+        let Decision::Applies(version, row, _) = decision else { return None };
         let change = row.clone().map_or(Change::Delete, Change::Put);
         Some(Write { key: request.key.clone(), version: *version, change })
     }
@@ -223,9 +224,9 @@ pub(super) fn answer(groups: Vec<Group>, found: &[Found], batching: Batching) {
                 Decision::Repeats(Repeat { version, existed, .. }) => {
                     Written::Applied { version, existed, row: None, superseded: true }
                 }
-                Decision::Applies(version, row) => Written::Applied {
+                Decision::Applies(version, row, is_there) => Written::Applied {
                     version,
-                    existed: std::mem::replace(&mut existed, row.is_some()),
+                    existed: std::mem::replace(&mut existed, is_there),
                     row,
                     superseded: is_overtaken || group.last != Some(index),
                 },

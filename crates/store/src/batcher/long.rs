@@ -198,13 +198,14 @@ async fn outline(session: &mut dyn Session, listing: &Listing, with_values: bool
     let bytes_max = if with_values || listing.expired { LIST_BYTES_MAX as u64 } else { u64::MAX };
     let (mut asked, started) = (listing.clone(), Instant::now());
     let (mut page, mut bytes, mut count) = (Page { rows: Vec::new(), next: None }, 0, LIST_ROWS_FIRST);
+    let mut was_rejected = false;
     loop {
         // One more shows whether it goes on.
         asked.limit = count.min(listing.limit - page.rows.len()) + 1;
         let found = match session.list(&asked).await {
             // As if it took too long: fewer may not.
             Err(error) if error.kind() == Kind::Rejected && count > LIST_ROWS_FIRST => {
-                count = LIST_ROWS_FIRST;
+                (count, was_rejected) = (LIST_ROWS_FIRST, true);
                 continue;
             }
             found => found?,
@@ -222,7 +223,7 @@ async fn outline(session: &mut dyn Session, listing: &Listing, with_values: bool
         let Some(last) = page.rows.last().filter(|_| has_more) else { return Ok(page) };
         // What is behind the last row.
         asked.from = [last.row.key(), b"\0"].concat();
-        if started.elapsed() > LIST_TIME_MAX {
+        if started.elapsed() > LIST_TIME_MAX || was_rejected && listing.expired {
             page.next = Some(asked.from);
             return Ok(page);
         }

@@ -8,7 +8,9 @@ use super::commits::Traced;
 use super::session::{MysqlSession, in_limits, padded, values};
 use super::user_table::UserTable;
 use crate::sql::{Failure, Meaning, Step};
-use crate::user_table::{Seen, Type, VERSIONS, changed_since, digest, no_order, refused_by};
+use crate::user_table::{
+    FORGOTTEN_AT_ONCE, Seen, Type, VERSIONS, changed_since, digest, no_order, refused_by,
+};
 use crate::{Answer, Error, EventBlock, Found, Listed, Listing, Session};
 use kv::{Change, Key, Row, Write};
 use mysql_async::{Params, Value};
@@ -58,7 +60,7 @@ impl UserTableSession {
     async fn forget_expired(&mut self, listing: &Listing) -> Result<(), Error> {
         let UserTableSession { base, table, .. } = self;
         let now = listing.now.0 as i64;
-        let values = vec![Value::Int(now), Value::UInt(listing.limit as u64)];
+        let values = vec![Value::Int(now), Value::UInt(FORGOTTEN_AT_ONCE)];
         let found = base
             .ask::<(Vec<u8>, i64)>(in_limits(&table.statements.list_forgotten), Params::Positional(values));
         let found = found.await.map_err(|failure| failure.of(&base.shown, Step::Read))?;

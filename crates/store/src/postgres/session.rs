@@ -41,7 +41,7 @@ const PUT: &str = "
     RETURNING key, xmax <> 0 AS present";
 // In the same statement as the writes, so that there is one transaction and one round trip. The number is that of its parameters.
 pub(super) const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body)";
-const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > $1 ORDER BY id LIMIT 1024";
+const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > $1 ORDER BY id LIMIT 256";
 const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= $1";
 const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
 
@@ -95,10 +95,19 @@ impl Base {
             // As above.
             let _ = self.client.batch_execute("RESET lock_timeout").await;
         }
+        if let ([alone], Some((_, keys))) = (writes, &mut self.waited) {
+            // What comes next for this key is another request.
+            keys.remove(&alone.key);
+        }
         if written.is_err() && self.timed_out.load(Relaxed) {
-            let waited = self.waited.take().map(|(_, keys)| keys);
-            let keys = waited.unwrap_or_else(|| writes.iter().map(|write| write.key.clone()).collect());
-            self.waited = Some((Instant::now(), keys));
+            match &mut self.waited {
+                Some((at, _)) => *at = Instant::now(),
+                None if writes.len() > 1 => {
+                    let keys = writes.iter().map(|write| write.key.clone()).collect();
+                    self.waited = Some((Instant::now(), keys));
+                }
+                None => {}
+            }
         }
         written
     }

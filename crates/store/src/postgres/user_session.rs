@@ -3,7 +3,7 @@
 use super::session::{ADD_EVENTS, Base, Columns, by_key, rows_of};
 use super::user_table::{LEFT_OUT, Statements, UserTable};
 use crate::sql::{Failure, Meaning, Setup, Step};
-use crate::user_table::{self, Seen, VERSIONS, no_order, refused_by};
+use crate::user_table::{self, FORGOTTEN_AT_ONCE, Seen, VERSIONS, no_order, refused_by};
 use crate::{Answer, Error, EventBlock, Found, Listed, Listing, Session};
 use kv::{Change, Key, Row, Write};
 use std::collections::HashSet;
@@ -85,7 +85,7 @@ impl UserTableSession {
         };
         if listing.expired {
             // What others write later has no lifetime, also if it is the same value again.
-            let (now, limit) = (listing.now.0 as i64, listing.limit as i64);
+            let (now, limit) = (listing.now.0 as i64, FORGOTTEN_AT_ONCE as i64);
             let forgotten = self.base.client.execute(&self.forget_expired, &[&now, &limit]).await;
             forgotten.map_err(|error| self.base.failure(error, Step::Read))?;
         }

@@ -95,6 +95,12 @@ fn what_others_wrote_had_the_lifetime_of_an_earlier_value() {
         let server = served(database, &columns, &["--foreign-writers"]);
         let mut client = server.client();
         assert_eq!(client.ask("PUT", "/kv/a", &[("TTL", "1")], b"x").unwrap().status, 201);
+        // A few of them at a time took minutes.
+        let line = |key| format!("{{\"op\":\"put\",\"key\":\"{key}\",\"value\":\"x\",\"ttl\":1}}\n");
+        let lines: String = (0..1000).map(line).collect();
+        assert!(
+            client.ask("POST", "/batch", &[], lines.as_bytes()).unwrap().text().ends_with("\"failed\":0}\n")
+        );
         database.ask("DELETE FROM settings").unwrap();
         let noted = || database.ask("SELECT count(*) FROM weir_versions").unwrap()[0][0] != "0";
         until("the lifetime is forgotten", || !noted());
