@@ -295,6 +295,18 @@ fn who_has_seen_that_the_store_is_up_is_not_refused() {
     end.close();
 }
 
+/// An end that is counted from 1970 is past.
+#[tokio::test]
+async fn before_the_first_lease_nobody_knows_the_time() {
+    let (store, _stage) = Scripted::new();
+    let end = Arc::new(tokio::sync::Semaphore::new(0));
+    let store = SlowToAcquire { store, leases: AtomicUsize::new(0), end: Arc::clone(&end) };
+    let config = Config { is_standby: true, ..Config::default() };
+    let batcher = Batcher::start(Box::new(store), config, Arc::new(())).unwrap();
+    assert_eq!(batcher.time().await.unwrap_err().kind(), Kind::Unavailable);
+    end.close();
+}
+
 #[test]
 fn too_long_a_queue_is_refused_at_once() {
     let (store, stage) = Scripted::new();
