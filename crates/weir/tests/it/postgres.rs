@@ -87,8 +87,12 @@ fn a_batch_of_locked_rows_is_refused_in_time() {
     postgres.ask(TABLE).unwrap();
     for (parameters, table) in [("", "weir_kv"), ("&table=things&key=name&value=body", "things")] {
         let url = format!("{}?options=-c%20lock_timeout%3D2s{parameters}", postgres.url());
-        let server = Server::start(&url, &["--store-write-workers", "1"]);
-        server.client().put("/kv/a", b"old");
+        let server = Server::start(&url, &["--store-write-workers", "1", "--store-read-workers", "1"]);
+        // Every session is there: one that is begun while the table is locked is no part of this.
+        let mut client = server.client();
+        assert_eq!(client.put("/kv/a", b"old").status, 201);
+        assert_eq!(client.get("/kv/none").status, 404);
+        assert_eq!(client.get("/kv").status, 200);
         let other = OtherProgram::begin(&postgres, &format!("LOCK TABLE {table} IN EXCLUSIVE MODE"));
         let paths: Vec<String> = (0..30).map(|n| format!("/kv/{n}")).collect();
         for mut client in paths.iter().map(|path| begin_put(&server, path)).collect::<Vec<_>>() {
