@@ -1,6 +1,4 @@
-//! The binary: hands the command line to [`cmd`] and exits with what it says.
-
-mod cmd;
+//! The binary: hands the command line to the library and exits with what it says.
 
 use std::process::ExitCode;
 
@@ -9,5 +7,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cmd::run(std::env::args_os())
+    weir::run(std::env::args_os())
 }

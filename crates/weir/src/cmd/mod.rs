@@ -75,7 +75,7 @@ enum Command {
 
 /// Runs the command line `args` (the program's name first) and gives the process's exit code: 0 done, 1 failed,
 /// 2 wrong input, 3 what was measured does not meet a demand.
-pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = args.into_iter().collect();
     let done = match Cli::try_parse_from(&words) {
         Ok(cli) => match cli.command {
