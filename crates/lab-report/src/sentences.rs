@@ -229,7 +229,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { resource, is_named: true, .. } => {
             format!(
-                "Goodput changed as predicted when {resource} was changed. No queue or wait points to it, so it is supported, not confirmed."
+                "Queues and waits alone do not show which resource is the limit here. Goodput changed as predicted when {resource} was changed, so it is supported, not confirmed."
             )
         }
         Reason::Followed { resource, utilization, .. } => format!(
@@ -424,7 +424,7 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 /// How to read the plots at the beginning of the page.
 pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (with two repetitions: their range). Band: interval of the throughput (goodput) in the answers above. Thin lines: throughput at which a resource is 100 % busy. \
     Vertical dashed line: the knee, the number of clients beyond which requests have to wait for each other. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
-    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is at least 95 % busy, or, if none of these names anything, slowing it from 85 % busy on reduced goodput as predicted. It is “confirmed” if requests queue or threads wait for it, adding a known time to each use of it reduced goodput as predicted, and adding the same time as a pause (the control), which uses no resource, hardly did. It is “suspected” if it is a processor, quota or rate limit that is at least 95 % busy at the level with the most clients, but not supported at the levels from which the limit is determined; or if several weir servers write the same rows; for a service that reports no counters there are other rules (docs/load.md).";
+    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is at least 95 % busy, or, if none of these points to any resource, it is at least 85 % busy and slowing it reduced goodput as predicted. It is “confirmed” if requests queue or threads wait for it, adding a known time to each use of it reduced goodput as predicted, and adding the same time as a pause (the control), which uses no resource, hardly did. It is “suspected” if it is a processor, quota or rate limit that is at least 95 % busy at the level with the most clients, but not supported at the levels near the highest goodput, from which the limit is determined. Conflicts between several weir servers that write the same rows are “suspected”, too. For a service that reports no counters there are other rules (docs/load.md).";
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";

@@ -106,7 +106,7 @@ fn compare(
     let agreement =
         if agrees { "" } else { "; the percentiles disagree with the histogram, which fails the check" };
     Ok(format!(
-        "{clients} client{}{}: distribution {distance:.4} away from the calculated one (Kolmogorov–Smirnov), {delayed} requests reported as delayed ({:+.2} % of what was calculated; a \
+        "{clients} client{}{}: distribution {distance:.4} away from the calculated one (Kolmogorov–Smirnov), {delayed} requests reported as delayed ({:+.2} % from the calculated number; a \
          generator that measures from the moment of sending would report {uncorrected}), p99 and above off by {:.2} % of the stall{agreement}",
         if clients == 1 { "" } else { "s" },
         if is_at_end { ", stall to the end of the window" } else { "" },

@@ -58,7 +58,7 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
-    /// Workload: operations, keys and values for a key-value server (see --list). If only other flags of this group are given: get_popular. If none is: the URL itself is requested
+    /// Workload: operations, keys and values for a key-value server (see --list). Default: get_popular if another flag of this group is given; without any of them, the URL itself is requested
     #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
     pub workload: Option<&'static Workload>,
 

@@ -48,7 +48,7 @@ fn by_experiment(of: &Effect, busy: &str) -> Checked {
             "Give the generator more cores, with [cores] in the experiment, or more machines, with --worker in the workload’s args.",
         ),
         Shown::Undecided => Checked::not_checked(format!(
-            "not decided: {seen}. Give the generator more cores, or repeat on a machine with less other load."
+            "the result is not clear: {seen}. Give the generator more cores, or repeat on a machine with less other load."
         )),
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
     /// In place of a file: a running service, as http://host:port/path; with --command the path to request. Without a path, the requests
-    /// are those of a key-value workload, chosen after -- as in -- --workload put_all
+    /// come from a key-value workload; to choose one, end the command with `-- --workload put_all`
     #[arg(long, value_name = "URL|PATH")]
     url: Option<String>,
     /// With --command: CPU limit of the service in cores, as in 0.5. At the end the limit is doubled, which shows whether CPU is the

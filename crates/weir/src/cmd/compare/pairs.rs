@@ -25,8 +25,8 @@ pub(super) struct Pairs {
     /// Command that starts a service on the port {port}; given twice, BASE first. Each trial gets a fresh process
     #[arg(long, value_name = "COMMAND", help_heading = "Measuring two services")]
     pub(super) command: Vec<String>,
-    /// Running service, as http://host:port/path; given twice, BASE first. Without a path, the requests are those of a key-value workload, chosen after --
-    /// as in -- --workload put_all; then the path may also be /. With --command: the path to request
+    /// Running service, as http://host:port/path; given twice, BASE first. Without a path, the requests come from a key-value workload; to choose one,
+    /// end the command with `-- --workload put_all`. With --workload, the path / counts as no path. With --command: the path to request
     #[arg(long, value_name = "URL|PATH", help_heading = "Measuring two services")]
     pub(super) url: Vec<String>,
     /// How long to measure at most

@@ -82,7 +82,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
-    /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE (for failover HOST:PORT,HOST:PORT), mysql://USER@HOST:PORT/DATABASE, or memory: (not durable). For TLS and passwords from files see docs/reference.md.
+    /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE (for failover HOST:PORT,HOST:PORT), mysql://USER@HOST:PORT/DATABASE, or memory: (not durable). To serve a table that exists already, add ?table=NAME. For TLS and passwords from files see docs/reference.md.
     /// Given more than once (in WEIR_STORE separated by blanks), the keys are divided among the stores; always give them in the same order
     #[arg(
         long,
