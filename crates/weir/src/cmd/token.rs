@@ -84,30 +84,30 @@ fn entry(args: &Args, token: &str) -> String {
 
 /// Replaces the file by one that has the entry, too: a server that reads it meanwhile finds the old one or the new one.
 fn add(file: &Path, entry: &str) -> Result<(), Error> {
-    let before = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(Error::input(format_args!("cannot read {}: {error}", file.display()))),
-    };
     let mut new = file.as_os_str().to_owned();
-    new.push(format!(".{}.new", std::process::id()));
+    new.push(".new");
     let new = PathBuf::from(new);
-    let gap = if before.is_empty() || before.ends_with("\n\n") { "" } else { "\n" };
     let failed = |error: io::Error| Error::new(format_args!("cannot write {}: {error}", new.display()));
+    // It is made before the old one is read, and can be made once: two commands at a time would lose an entry.
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(
         |error| match error.kind() {
-            io::ErrorKind::AlreadyExists => failed(error).hint(
-                "an earlier `weir token` left it behind; remove it, unless another one runs at this moment",
-            ),
+            io::ErrorKind::AlreadyExists => failed(error)
+                .hint("another `weir token` runs at this moment; if none does, an earlier one left the file behind: remove it"),
             _ => failed(error),
         },
     )?;
     let mut replace = || {
+        let before = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(Error::input(format_args!("cannot read {}: {error}", file.display()))),
+        };
         if let Ok(old) = std::fs::metadata(file) {
             // The user of the server must still be able to read it.
             fchown(&out, Some(old.uid()), Some(old.gid())).map_err(failed)?;
             out.set_permissions(old.permissions()).map_err(failed)?;
         }
+        let gap = if before.is_empty() || before.ends_with("\n\n") { "" } else { "\n" };
         out.write_all(format!("{before}{gap}{entry}").as_bytes()).map_err(failed)?;
         out.sync_all().map_err(failed)?;
         // What the server would refuse is not put in place of what it takes.

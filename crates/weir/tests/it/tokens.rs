@@ -537,6 +537,16 @@ fn weir_token_prints_a_token_once_and_its_entry() {
     let (is_added, said) = by_shell("trap '' XFSZ; ulimit -f 0; exec \"$1\" token third --tokens \"$2\"");
     assert!(!is_added && said.contains("File too large"), "{said}");
     assert_eq!(fs::read_dir(file.directory.path()).unwrap().count(), 1);
-    let (is_added, said) = by_shell("touch \"$2.$$.new\"; exec \"$1\" token third --tokens \"$2\"");
+    let (is_added, said) = by_shell("touch \"$2.new\"; exec \"$1\" token third --tokens \"$2\"");
     assert!(!is_added && said.contains(".new: File exists") && said.contains("remove it"), "{said}");
+    // Of several commands at once each adds its entry or fails.
+    fs::remove_file(file.file().with_added_extension("new")).unwrap();
+    let add = |name: &str| weir().args(["token", name, "--tokens"]).arg(file.file()).spawn().unwrap();
+    let names: Vec<String> = (0..8).map(|index| format!("parallel-{index}")).collect();
+    let started: Vec<_> = names.iter().map(|name| add(name)).collect();
+    let added = started.into_iter().map(|mut command| command.wait().unwrap().success());
+    let added: Vec<bool> = added.collect();
+    let text = fs::read_to_string(file.file()).unwrap();
+    let stored: Vec<bool> = names.iter().map(|name| text.contains(&format!("\"{name}\""))).collect();
+    assert!(added == stored && added.contains(&true), "{added:?} {stored:?}");
 }
