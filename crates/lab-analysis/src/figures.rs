@@ -60,7 +60,7 @@ const MEGA: f64 = 1e-6;
 const SHARE: How = PerSecond(100.0);
 const LATE: &str = "PostgreSQL’s sessions report commits, WAL syncs and blocks at most once a second, so up to a second of \
      work is missing or too much at either end of a window; log bytes and writing transactions are exact.";
-const SAMPLING: &str = "The lab samples sockets itself; that processor time is counted in the column “sockets: sampling by the lab” only. To measure how much \
+const SAMPLING: &str = "During a trial the lab’s own process reads the state of the sockets. Its processor time is in the column “sockets: sampling by the lab”, and in no other. To measure how much \
      goodput all sampling costs, run experiments/sampling.toml and weir compare.";
 
 const PAXOS: &str = "Cassandra: a write that nobody disturbs is three Paxos writes (promise, proposal, commit) for one row on each \

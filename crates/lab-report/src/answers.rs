@@ -9,6 +9,7 @@ use kv::units::short;
 use lab_analysis::capacity::LEVELS;
 use lab_analysis::{Capacity, FastFail, Grade, Reason, WorkloadFindings};
 use lab_data::results::ResourceKind;
+use stats::range;
 
 /// The answers, in the order in which readers ask, and what somebody published.
 pub(super) fn answers(found: &WorkloadFindings) -> Vec<Answer> {
@@ -83,8 +84,11 @@ fn offered(found: &WorkloadFindings, rps: f64, kept: &[u32], over: &[u32]) -> (S
 fn knee(found: &WorkloadFindings) -> Answer {
     let (said, why) = match &found.knee {
         Some(knee) => {
-            let blunt = (!knee.sharp)
-                .then(|| "uncertain: four ways to estimate it differ by more than 2×".to_owned());
+            let others = range([knee.broken_stick, knee.power, knee.kneedle].into_iter().flatten());
+            let blunt = others.filter(|_| !knee.sharp).map(|(least, most)| {
+                let [least, most] = [least, most].map(format::clients);
+                format!("uncertain: other methods give {least} to {most}")
+            });
             let ends = sentences::between_clients(knee.ends);
             (format!("{} clients{ends}", format::clients(knee.clients)), blunt)
         }

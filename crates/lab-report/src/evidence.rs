@@ -25,12 +25,12 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         let is_grey = |(_, part): &Candidate| *part != NAMED && !bottleneck.named.is_empty();
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
-            "The limit is determined at {}. Demand: busy time per request, ± its standard deviation over these levels. 100 % busy at: the highest goodput, \
+            "Utilization and demand are those at {}, from which the limit is determined. Demand: busy time per request, ± its standard deviation over these levels. 100 % busy at: the highest goodput, \
              divided by the utilization at that level; with ≥ the true value is higher, as demand falls with the load (batching). The next \
              limit is the resource with the lowest “100 % busy at” above the measured goodput and not below that of the named limit; \
              values with ≥ are used only if there is no other. The generator, and workers or pools that wait for the named limit, do not count. Commit path: what a \
              write waits for until it is durable. Queue \
-             growth: by how much the queue there grows with each client added. Pressure: share of the time in which some thread \
+             growth: by how much the queue there grows with each client added, up to the highest level. Pressure: share of the time in which some thread \
              of the machine waited for a CPU or for I/O (Linux PSI), or a quota stopped it.",
             format::levels(&bottleneck.levels)
         )]));

@@ -80,14 +80,19 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     found.knee.iter().map(|of| knee(of, found)).chain(because).chain(help(found)).collect()
 }
 
-/// Why what is named is not what has the queue: ` Requests served by server workers need server CPU (98 % busy): the limit.`
+/// Why what is named is not what has the queue: ` To serve a request, server workers need what is named: server CPU (98 % busy).`
 fn in_use(of: &Reason, named: &[Evidence]) -> String {
     let (Reason::Queue(growth) | Reason::InStore(growth)) = of else { return String::new() };
     let is_other = named.iter().all(|of| of.resource != growth.resource);
     if !is_other || !named.first().is_some_and(|of| of.is_hard) {
         return String::new();
     }
-    format!(" Requests served by {} need {} ({}): the limit.", growth.resource, limits(named), busy(named))
+    format!(
+        " To serve a request, {} need what is named: {} ({}).",
+        growth.resource,
+        limits(named),
+        busy(named)
+    )
 }
 
 /// The intervention that gives a server more.
@@ -229,7 +234,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { resource, is_named: true, .. } => {
             format!(
-                "Queues and waits alone do not show which resource is the limit here. Goodput changed as predicted when {resource} was changed, so it is supported, not confirmed."
+                "Goodput changed as predicted when {resource} was changed. This is the only evidence for it, so it is supported, not confirmed."
             )
         }
         Reason::Followed { resource, utilization, .. } => format!(
@@ -244,9 +249,11 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             count(*clients, "client"),
             format::levels(levels)
         ),
-        Reason::NotBusy { resource, utilization } => {
-            busy(resource, *utilization, "below the 95 % from which it would explain the queue")
-        }
+        Reason::NotBusy { resource, utilization } => busy(
+            resource,
+            *utilization,
+            "and below 95 % a queue alone does not show that a resource is the limit",
+        ),
         Reason::DemandVaries { resource, utilization, variation } => {
             let one = "but the limit is determined at one level, so whether the demand per request varies is not known".to_owned();
             let several = |by| {
@@ -297,7 +304,7 @@ fn knee_brackets(of: &Knee, found: &WorkloadFindings) -> &'static str {
 fn knee(of: &Knee, found: &WorkloadFindings) -> String {
     let said = |value: Option<f64>| known(value, format::clients);
     format!(
-        "Knee, in clients: {}{}, that is throughput × (latency at the lowest level + think time), where the two asymptotic bounds cross. Other methods, over levels {}–{}: {} by a broken-stick fit, {} by Kleinrock’s power, {} by Kneedle.{}{}",
+        "Knee, in clients: {}{}, that is throughput × (latency at the lowest level + think time), where the two asymptotic bounds cross. Other methods, over levels {}–{}: {} by a broken-stick fit, {} by Kleinrock’s power, {} by Kneedle (docs/method.md).{}{}",
         format::clients(of.clients),
         between_clients(of.ends),
         of.swept.0,
@@ -424,7 +431,7 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 /// How to read the plots at the beginning of the page.
 pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (with two repetitions: their range). Band: interval of the throughput (goodput) in the answers above. Thin lines: throughput at which a resource is 100 % busy. \
     Vertical dashed line: the knee, the number of clients beyond which requests have to wait for each other. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
-    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is at least 95 % busy, or, if none of these points to any resource, it is at least 85 % busy and slowing it reduced goodput as predicted. It is “confirmed” if requests queue or threads wait for it, adding a known time to each use of it reduced goodput as predicted, and adding the same time as a pause (the control), which uses no resource, hardly did. It is “suspected” if it is a processor, quota or rate limit that is at least 95 % busy at the level with the most clients, but not supported at the levels near the highest goodput, from which the limit is determined. Conflicts between several weir servers that write the same rows are “suspected”, too. For a service that reports no counters there are other rules (docs/load.md).";
+    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is at least 95 % busy, or, if none of these points to any resource, it is at least 85 % busy and slowing it reduced goodput as predicted. It is “confirmed” if requests queue or threads wait for it, adding a known time to each use of it reduced goodput as predicted, and adding the same time as a pause (the control), which uses no resource, hardly did. The limit is determined at the levels near the highest goodput. A processor, quota or rate limit for which there is no evidence at these levels, but which is at least 95 % busy at the level with the most clients, is “suspected”; so are conflicts between several weir servers that write the same rows. For a service that reports no counters there are other rules (docs/load.md).";
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";
@@ -495,7 +502,7 @@ mod tests {
             ..Evidence::default()
         };
         let said = in_use(&Reason::Queue(growth), &[hard("server CPU", 0.98), hard("database CPU", 0.96)]);
-        let expected = " Requests served by server workers need server CPU and database CPU (98 % busy and 96 % busy): the limit.";
+        let expected = " To serve a request, server workers need what is named: server CPU and database CPU (98 % busy and 96 % busy).";
         assert_eq!(said, expected);
     }
 }

@@ -114,8 +114,8 @@ pub(crate) struct Args {
     #[arg(help = format!("Eviction policy: {}", policy::names()))]
     pub(super) cache_policy: &'static PolicyRow,
 
-    /// Shadow policies: simulated on the same requests, with a hash and the size of each row instead of the row; their hit ratios are in
-    /// /stats and /metrics
+    /// Eviction policies to simulate on the same requests, to compare their hit ratios (in /stats and /metrics). A simulation stores a hash
+    /// and the size of each row, not the row
     #[arg(long, value_name = "NAME,…", env = "WEIR_SHADOW_POLICIES", value_delimiter = ',', value_parser = policy_named)]
     pub(super) shadow_policies: Vec<&'static PolicyRow>,
 
