@@ -111,10 +111,15 @@ fn applies(experiment: &Experiment, name: &str) -> bool {
     experiment.subjects.iter().any(|subject| match &subject.target {
         Target::Simulated(model) => model.stations.iter().any(|station| station.name == name),
         target => {
-            let Some(row) = INTERVENTIONS.iter().find(|row| row.name == name) else { return false };
-            experiment.workloads_of(subject).iter().any(|workload| (row.applies)(target, workload))
+            let workloads = experiment.workloads_of(subject);
+            workloads.iter().any(|workload| interventions_of(target, workload).any(|known| known == name))
         }
     })
+}
+
+/// Those that can be made in a target that is not simulated, under a workload, in the order of the table.
+pub fn interventions_of(target: &Target, workload: &Workload) -> impl Iterator<Item = &'static str> {
+    INTERVENTIONS.iter().filter(move |row| (row.applies)(target, workload)).map(|row| row.name)
 }
 
 impl Interventions {

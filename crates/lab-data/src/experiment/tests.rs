@@ -387,6 +387,16 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
     let names = INTERVENTIONS.iter().map(|row| row.name);
     let all: Vec<&str> = names.filter(|name| !elsewhere.contains(name)).collect();
     Experiment::parse(&format!("{full}\n[interventions]\nonly = {all:?}")).unwrap();
+    let of = |text: &str| {
+        let Experiment { subjects, workloads, .. } = Experiment::parse(text).unwrap();
+        interventions_of(&subjects[0].target, &workloads[0]).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        of(SMALL),
+        "cpu worker delay store_worker commit",
+        "what a server does not have is not slowed"
+    );
+    assert_eq!(of(&full), "cpu worker delay lock store_worker flush link commit database_cpu");
     let strange = SMALL.replace("kind = \"weir\"\nstore = \"postgres\"\nargs = [\"--cache-entries\", \"10\"]\n[postgres]\nsettings = { shared_buffers = \"128MB\", fsync = true, max_connections = 50 }\n[cores]\nserver = [0]", "kind = \"url\"\nurl = \"http://127.0.0.1:1\"");
     let why = Experiment::parse(&format!("{strange}\n[interventions]\nonly = [\"cpu\"]"))
         .unwrap_err()

@@ -168,11 +168,6 @@ impl<'a> Fleet<'a> {
         stores.try_for_each(|(_, server)| server.delay_commits(us))
     }
 
-    /// Whether a store is a PostgreSQL.
-    pub(super) fn has_postgres(&self) -> bool {
-        self.plan.iter().any(|of| of.store.is_some() && of.engine == Engine::Postgres)
-    }
-
     /// What can be asked what it does.
     pub(super) fn databases(&self) -> Vec<sampler::Database> {
         let of = |(database, server): (&Database, &DatabaseServer)| sampler::Database {

@@ -1,7 +1,7 @@
 //! How much slower each intervention makes its resources, from what a base trial counted.
 
 use lab_data::experiment::DATABASE;
-use lab_data::results::{Change, Reading, Resource, ResourceKind, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
+use lab_data::results::{Change, Resource, ResourceKind, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
 
 /// What a rate or a quota is lowered to.
 pub(super) const LOWERED: f64 = 0.8;
@@ -170,23 +170,12 @@ fn commit(base: &Base) -> Option<Slowed> {
     syncs.or_else(|| base.batches(names, WRITES, BATCHES))
 }
 
-/// The interventions that a server can make itself, by what it has counted in `reading`.
-pub(super) fn of_server(reading: &Reading) -> Vec<&'static str> {
-    let counts = |metric: &str| {
-        let metric = format!("stats.{metric}");
-        reading.counters.keys().chain(reading.gauges.keys()).any(|name| name.starts_with(&metric))
-    };
-    let always = [SLOWER_SERVER, "cpu", "worker", "delay"].map(|name| (name, true));
-    let counted = [("lock", "weir_lock_"), ("store_worker", "weir_store_workers"), ("flush", "weir_flush")];
-    let all = always.into_iter().chain(counted.map(|(name, metric)| (name, counts(metric))));
-    all.filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use kv::proto::LoadReport;
     use lab_data::experiment::INTERVENTIONS;
+    use lab_data::results::Reading;
 
     fn resource(name: &str, busy: &str, servers: f64) -> Resource {
         Resource { name: name.into(), busy: vec![busy.into()], servers, ..Resource::default() }
@@ -322,22 +311,5 @@ pub(super) mod tests {
         let sized: Vec<&str> = SIZES.iter().map(|(name, _)| *name).collect();
         let known = INTERVENTIONS.iter().map(|row| row.name).chain([SLOWER_GENERATOR, SLOWER_SERVER]);
         assert!(known.clone().all(|name| sized.contains(&name)) && sized.len() == known.count());
-    }
-
-    #[test]
-    fn a_server_has_the_interventions_of_what_it_counts() {
-        let all = |names: &[&str]| {
-            let counters = names.iter().map(|name| (format!("stats.{name}"), 1.0)).collect();
-            of_server(&Reading { counters, ..Reading::default() }).join(" ")
-        };
-        assert_eq!(all(&[]), "server_cpu cpu worker delay");
-        assert_eq!(
-            all(&[
-                "weir_lock_busy_seconds_total{lock=\"commit\"}",
-                "weir_store_workers{operation=\"read\"}",
-                "weir_flushes_total"
-            ]),
-            "server_cpu cpu worker delay lock store_worker flush"
-        );
     }
 }

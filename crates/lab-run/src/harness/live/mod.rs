@@ -12,14 +12,13 @@ use super::process::{Listening, Process};
 use super::resources::resources_of;
 use super::runner::Planned;
 use super::services::{self, Services};
-use super::sizes::of_server;
 use super::{Runner, TargetRun, environment, faults, load};
 use crate::http::ask;
 use crate::sampler::{Cap, Context, Samplers, device_of};
 use kv::Error;
 use kv::proto::HEALTHZ;
-use lab_data::experiment::{Commands, Fresh, GENERATOR, SERVER, Target, Workload};
-use lab_data::results::{Change, Resource, SLOWER_GENERATOR, Trial};
+use lab_data::experiment::{Commands, Fresh, GENERATOR, SERVER, Target, Workload, interventions_of};
+use lab_data::results::{Change, Resource, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -311,22 +310,12 @@ impl Runner for LiveRunner<'_> {
 
     fn interventions(&mut self, workload: &Workload) -> Result<Vec<String>, Error> {
         let target = &self.target_run.subject.target;
-        let Target::Weir { .. } = target else {
-            let quota = target.quota().server.map(|_| "server_quota");
-            return Ok([SLOWER_GENERATOR].into_iter().chain(quota).map(str::to_owned).collect());
-        };
-        self.revive()?;
-        self.prepare(workload)?;
-        let only_stats = Context { urls: self.urls(), ..Context::default() };
-        let own = [
-            ("link", target.link().is_some_and(|link| link.rate.is_some())),
-            ("write_cap", workload.write_cap.is_some()),
-            ("commit", self.fleet.has_postgres()),
-            ("database_cpu", target.quota().database.is_some()),
-            (SLOWER_GENERATOR, true),
-        ];
-        let own = own.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name);
-        let all = of_server(&Samplers::new(&only_stats).read()).into_iter().chain(own);
+        let server = matches!(target, Target::Weir { .. }).then_some(SLOWER_SERVER);
+        if server.is_some() {
+            self.revive()?;
+            self.prepare(workload)?;
+        }
+        let all = server.into_iter().chain(interventions_of(target, workload)).chain([SLOWER_GENERATOR]);
         Ok(all.map(str::to_owned).collect())
     }
 
