@@ -58,7 +58,7 @@ const OPENS: &[&str] = &[
 #[derive(Debug)]
 pub struct CassandraCluster {
     // Before the directory: fields are dropped in order, and the processes must be gone first.
-    nodes: Vec<Node>,
+    nodes: Vec<Option<Process>>,
     dir: TempDir,
     /// Of clients, on every address.
     port: u16,
@@ -67,18 +67,12 @@ pub struct CassandraCluster {
     options: Options,
 }
 
-#[derive(Debug)]
-struct Node {
-    ip: Ipv4Addr,
-    process: Option<Process>,
-}
-
 impl CassandraCluster {
     /// Starts so many nodes, and waits until each answers and sees all others. Settings are those of `cassandra.yaml`.
     pub fn start(nodes: u8, options: Options) -> Result<CassandraCluster, Error> {
         let dir = private_dir("cassandra", &options.parents, None)?;
-        let ips: Vec<Ipv4Addr> = (1..=nodes).map(|last| Ipv4Addr::new(127, 0, 0, last)).collect();
-        let nodes = ips.iter().map(|ip| Node { ip: *ip, process: None }).collect();
+        let ips: Vec<Ipv4Addr> = (0..usize::from(nodes)).map(ip).collect();
+        let nodes = ips.iter().map(|_| None).collect();
         let mut cluster = CassandraCluster { nodes, dir, port: 0, storage_port: 0, options };
         on_free_ports(|| {
             let ports = free_ports_at(&ips, 2)?;
@@ -92,7 +86,7 @@ impl CassandraCluster {
 
     /// The URL of a keyspace.
     pub fn url(&self, keyspace: &str) -> String {
-        let hosts: Vec<String> = self.nodes.iter().map(|node| format!("{}:{}", node.ip, self.port)).collect();
+        let hosts: Vec<String> = (0..self.nodes.len()).map(|node| self.address(node).to_string()).collect();
         format!("cassandra://{}/{keyspace}", hosts.join(","))
     }
 
@@ -122,7 +116,7 @@ impl CassandraCluster {
 
     /// The processes that run, each called like the part it is.
     pub(in crate::harness) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
-        self.nodes.iter_mut().filter_map(|node| node.process.as_mut())
+        self.nodes.iter_mut().flatten()
     }
 
     /// Where the data of all nodes is.
@@ -132,19 +126,19 @@ impl CassandraCluster {
 
     /// The process id of a node; `None` while it is away.
     pub fn pid(&self, node: usize) -> Option<u32> {
-        self.nodes[node].process.as_ref().map(Process::pid)
+        self.nodes[node].as_ref().map(Process::pid)
     }
 
     /// Kills a node at once, as a crash would; its data stays.
     pub fn kill(&mut self, node: usize) {
-        if let Some(mut process) = self.nodes[node].process.take() {
+        if let Some(mut process) = self.nodes[node].take() {
             process.end_tree(Signal::KILL);
         }
     }
 
     /// Sends a signal to a node, as SIGSTOP.
     pub fn signal(&self, node: usize, signal: Signal) {
-        if let Some(process) = &self.nodes[node].process {
+        if let Some(process) = &self.nodes[node] {
             process.signal_tree(signal);
         }
     }
@@ -162,17 +156,17 @@ impl CassandraCluster {
 
     /// Where clients reach a node.
     pub(in crate::harness) fn address(&self, node: usize) -> SocketAddr {
-        (self.nodes[node].ip, self.port).into()
+        (ip(node), self.port).into()
     }
 
     fn run(&mut self, which: std::ops::Range<usize>) -> Result<(), Error> {
-        let which: Vec<usize> = which.filter(|node| self.nodes[*node].process.is_none()).collect();
-        for node in &which {
-            self.nodes[*node].process = Some(self.spawn(*node)?);
+        let which: Vec<usize> = which.filter(|node| self.nodes[*node].is_none()).collect();
+        for node in which {
+            self.nodes[node] = Some(self.spawn(node)?);
         }
-        let running = self.nodes.iter().filter(|node| node.process.is_some()).count();
+        let running = self.nodes.iter().flatten().count();
         for node in 0..self.nodes.len() {
-            let Some(mut process) = self.nodes[node].process.take() else { continue };
+            let Some(mut process) = self.nodes[node].take() else { continue };
             let ready =
                 wait_ready(slice::from_mut(&mut process), TIMEOUT, &self.options.stop.clone(), || {
                     let peers = self
@@ -184,7 +178,7 @@ impl CassandraCluster {
                         Err(format!("it sees {} nodes", peers.len()))
                     }
                 });
-            self.nodes[node].process = Some(process);
+            self.nodes[node] = Some(process);
             ready?;
         }
         Ok(())
@@ -231,7 +225,7 @@ impl CassandraCluster {
     }
 
     fn yaml(&self, node: usize, home: &Path) -> String {
-        let (ip, home) = (self.nodes[node].ip, home.display());
+        let (ip, home) = (ip(node), home.display());
         let token = i128::from(i64::MIN) + (1_i128 << 64) * node as i128 / self.nodes.len() as i128;
         let CassandraCluster { port, storage_port, .. } = self;
         let more = self.options.settings.iter().map(|(name, value)| format!("{name}: {value}\n"));
@@ -264,6 +258,10 @@ impl CassandraCluster {
              {more}"
         )
     }
+}
+
+fn ip(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, node as u8 + 1)
 }
 
 const LOGBACK: &str = "<configuration><appender name=\"out\" class=\"ch.qos.logback.core.ConsoleAppender\"><encoder>\

@@ -137,9 +137,7 @@ impl Cluster {
 
     /// The node that its Patroni, or that of another one, says leads; `None` while there is none.
     pub fn leader(&self) -> Option<usize> {
-        let members = self.members()?;
-        let leader = members.iter().find(|member| member.role == "leader" && member.state == "running")?;
-        (0..NODES).find(|node| leader.name == name(*node))
+        leader_of(&self.members()?)
     }
 
     /// Kills the Patroni and the PostgreSQL of a node, as if its machine had failed. The data stays.
@@ -161,7 +159,8 @@ impl Cluster {
     }
 
     /// Waits until there is a leader, and all nodes that were not killed follow it; if it is synchronous, one so that commits wait for it.
-    pub fn settle(&mut self) -> Result<(), Error> {
+    /// The leader.
+    pub fn settle(&mut self) -> Result<usize, Error> {
         let stop = Arc::clone(&self.options.stop);
         let mut last = String::new();
         let is_synchronous = self.is_synchronous;
@@ -184,7 +183,7 @@ impl Cluster {
                 .map(|of| format!("{} {} {}", of.name, of.role, of.state))
                 .collect::<Vec<_>>()
                 .join(", ");
-            Ok(is_settled(&members).then_some(()))
+            Ok(leader_of(&members).filter(|_| is_settled(&members)))
         })?;
         settled.ok_or_else(|| {
             Error::new(format_args!("the PostgreSQL cluster is not complete after {TIMEOUT:?}: {last}"))
@@ -274,6 +273,11 @@ fn python_of(program: &Path) -> PathBuf {
     let text = fs::read_to_string(program).unwrap_or_default();
     let first = text.lines().next().and_then(|line| line.strip_prefix("#!")).map(str::trim);
     PathBuf::from(first.filter(|path| Path::new(path).is_file()).unwrap_or("/usr/bin/python3"))
+}
+
+fn leader_of(members: &[Member]) -> Option<usize> {
+    let leader = members.iter().find(|member| member.role == "leader" && member.state == "running")?;
+    (0..NODES).find(|node| leader.name == name(*node))
 }
 
 fn name(node: usize) -> String {
