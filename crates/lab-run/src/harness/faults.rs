@@ -49,7 +49,7 @@ pub(super) fn carry_out(
     due.sort_by_key(|due| due.at);
     let Ok(()) = window.recv() else { return Ok(Vec::new()) };
     let opened = Instant::now();
-    let mut breaker = Breaker { processes, slow: Vec::new(), is_running: true, opened, window };
+    let mut breaker = Breaker { processes, slow: Vec::new(), is_running: true, window };
     // One that begins when another ends begins after it.
     let steps = |(place, due): (usize, &Due)| {
         [(due.at, true, place), (due.at + due.fault.length.0, due.fault.length.0.is_zero(), place)]
@@ -63,7 +63,8 @@ pub(super) fn carry_out(
         let begun = records.iter_mut().find(|(of, _)| *of == place);
         match begun {
             Some((_, record)) => {
-                record.died = breaker.mend(&due[place])?;
+                breaker.set(&due[place], false)?;
+                record.died = breaker.start_again(&due[place])?;
                 record.ended_secs = opened.elapsed().as_secs_f64();
             }
             None if is_over => {}
@@ -72,7 +73,7 @@ pub(super) fn carry_out(
                 let began_secs = opened.elapsed().as_secs_f64();
                 let (kind, part) = (kind.name().to_owned(), part.clone());
                 records.push((place, FaultRecord { kind, part, began_secs, ..FaultRecord::default() }));
-                breaker.break_it(&due[place])?;
+                breaker.set(&due[place], true)?;
             }
         }
     }
@@ -86,7 +87,6 @@ struct Breaker<'p, 'w> {
     slow: Vec<usize>,
     /// Whether these run at the moment.
     is_running: bool,
-    opened: Instant,
     window: &'w Receiver<()>,
 }
 
@@ -112,34 +112,31 @@ impl Breaker<'_, '_> {
         if self.is_running { RUNNING } else { STOPPED }
     }
 
-    fn break_it(&mut self, due: &Due) -> Result<(), Error> {
+    /// Breaks the process, or mends it.
+    fn set(&mut self, due: &Due, is_broken: bool) -> Result<(), Error> {
         let process = &mut self.processes[due.process];
-        match due.fault.kind {
-            FaultKind::Kill => process.kill_tree(),
-            FaultKind::Restart => process.end_in_order(),
-            FaultKind::Pause | FaultKind::Partition => process.signal_tree(Signal::STOP),
-            FaultKind::Slow => self.slow.push(due.process),
-            FaultKind::DiskFull => disk::set(process, Switch::Full, true)?,
-            FaultKind::FlushFails => disk::set(process, Switch::FlushFails, true)?,
-        }
-        log::debug!("{} of {} at {:?}", due.fault.kind.name(), due.fault.part, self.opened.elapsed());
-        Ok(())
-    }
-
-    /// Whether the process had ended without having been asked to.
-    fn mend(&mut self, due: &Due) -> Result<bool, Error> {
-        let process = &mut self.processes[due.process];
-        let is_meant = matches!(due.fault.kind, FaultKind::Kill | FaultKind::Restart);
-        match due.fault.kind {
-            FaultKind::Kill | FaultKind::Restart => {}
-            FaultKind::Pause | FaultKind::Partition => process.signal_tree(Signal::CONT),
-            FaultKind::Slow => {
+        match (due.fault.kind, is_broken) {
+            (FaultKind::Kill, true) => process.end_tree(Signal::KILL),
+            (FaultKind::Restart, true) => process.end_in_order(),
+            // What has ended is started again.
+            (FaultKind::Kill | FaultKind::Restart, false) => {}
+            (FaultKind::Pause | FaultKind::Partition, true) => process.signal_tree(Signal::STOP),
+            (FaultKind::Pause | FaultKind::Partition, false) => process.signal_tree(Signal::CONT),
+            (FaultKind::Slow, true) => self.slow.push(due.process),
+            (FaultKind::Slow, false) => {
                 self.slow.retain(|slow| *slow != due.process);
                 process.signal_tree(Signal::CONT);
             }
-            FaultKind::DiskFull => disk::set(process, Switch::Full, false)?,
-            FaultKind::FlushFails => disk::set(process, Switch::FlushFails, false)?,
+            (FaultKind::DiskFull, is_full) => disk::set(process, Switch::Full, is_full)?,
+            (FaultKind::FlushFails, fails) => disk::set(process, Switch::FlushFails, fails)?,
         }
+        Ok(())
+    }
+
+    /// Starts a process that has ended; whether it had not been asked to.
+    fn start_again(&mut self, due: &Due) -> Result<bool, Error> {
+        let process = &mut self.processes[due.process];
+        let is_meant = matches!(due.fault.kind, FaultKind::Kill | FaultKind::Restart);
         let has_ended = process.ended().is_some();
         if has_ended {
             process.start_again()?;

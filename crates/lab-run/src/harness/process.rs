@@ -152,12 +152,6 @@ impl Process {
         self.end(self.guarded.as_ref().map_or(Signal::TERM, |(signal, _)| *signal));
     }
 
-    /// Kills it and all that it has started, and waits until it is gone.
-    pub(super) fn kill_tree(&mut self) {
-        self.signal_tree(Signal::KILL);
-        self.wait(TIMEOUT);
-    }
-
     /// Sends `signal` to it and then to all that it has started.
     pub(super) fn signal_tree(&self, signal: Signal) {
         // Found before: once it is dead, they are somebody else's.
