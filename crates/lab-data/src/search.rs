@@ -177,7 +177,7 @@ pub fn is_full(plan: &SearchPlan, window_secs: f64) -> bool {
 pub fn tallies(plan: &SearchPlan, tried: &[SearchTrial]) -> Vec<Tally> {
     let mut search = Search::new(plan.clone(), None);
     for of in tried {
-        search.count(of.rate_rps, of.window_secs, &judge(plan, of));
+        search.take(of.rate_rps, of.window_secs, &judge(plan, of), 0.0);
     }
     search.tallies
 }
@@ -222,10 +222,6 @@ impl Search {
     /// What came of a try, and how long it took in all.
     pub fn take(&mut self, rate_rps: f64, window_secs: f64, outcome: &Outcome, took_secs: f64) {
         self.spent_secs += took_secs;
-        self.count(rate_rps, window_secs, outcome);
-    }
-
-    fn count(&mut self, rate_rps: f64, window_secs: f64, outcome: &Outcome) {
         let at = self.tallies.partition_point(|of| of.rate_rps < rate_rps);
         if self.tallies.get(at).is_none_or(|of| of.rate_rps > rate_rps) {
             self.tallies.insert(at, Tally { rate_rps, ..Tally::default() });
