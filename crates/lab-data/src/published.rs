@@ -87,15 +87,12 @@ impl Figure {
         self.value + self.half_unit()
     }
 
-    /// The same in a unit that is 10^`places` times as large.
-    fn scaled_down(self, places: i32) -> Figure {
-        Figure { value: self.value / 10f64.powi(places), decimals: self.decimals + places }
-    }
-
-    /// The same in a unit of which `factor`, 10^`places`, make one.
-    pub(crate) fn in_unit(self, factor: f64, places: i32) -> Figure {
-        // Multiplied, for 0.00125 s are 1.25 ms and no digit more.
-        Figure { value: self.value * factor, decimals: self.decimals - places }
+    /// The same with its point so many places further right, or left where `places` are negative.
+    pub(crate) fn shifted(self, places: i32) -> Figure {
+        // Never by a power below one, which is not exact: 0.00125 s are 1.25 ms and no digit more.
+        let power = 10f64.powi(places.abs());
+        let value = if places < 0 { self.value / power } else { self.value * power };
+        Figure { value, decimals: self.decimals - places }
     }
 }
 
@@ -115,12 +112,11 @@ pub(crate) fn with_unit(text: &str, unit: &str) -> Option<Figure> {
         }
     }
     Some(match if own.trim().is_empty() { unit } else { own.trim() } {
-        "ns" => figure.scaled_down(6),
-        "us" | "µs" | "μs" => figure.scaled_down(3),
-        "s" | "sec" | "secs" => figure.in_unit(1e3, 3),
+        "ns" => figure.shifted(-6),
+        "us" | "µs" | "μs" => figure.shifted(-3),
+        "s" | "sec" | "secs" | "k" | "K" => figure.shifted(3),
         "m" | "min" => Figure { value: figure.value * 6e4, decimals: figure.decimals - 4 },
-        "k" | "K" => figure.in_unit(1e3, 3),
-        "M" => figure.in_unit(1e6, 6),
+        "M" => figure.shifted(6),
         "ms" | "" => figure,
         _ => return None,
     })
@@ -148,7 +144,7 @@ const COLUMNS: &[Column] = &[
     ("latency_ms", |row, cell| number(&mut row.latency_ms, cell)),
     ("latency_us", |row, cell| {
         number(&mut row.latency_ms, cell)?;
-        row.latency_ms = row.latency_ms.map(|us| us.scaled_down(3));
+        row.latency_ms = row.latency_ms.map(|us| us.shifted(-3));
         Ok(())
     }),
     ("p50_ms", |row, cell| number(&mut row.p50_ms, cell)),

@@ -34,26 +34,17 @@ fn rows(text: &str) -> Option<Vec<PublishedRow>> {
     if let Ok(json) = serde_json::from_str::<Value>(text) {
         return of_json(&json);
     }
-    let (is_wrk, is_k6) =
-        (text.contains("Requests/sec:") && text.contains(" connections"), text.contains("http_reqs"));
-    let is_oha = text.contains("Success rate:") && text.contains("Requests/sec:");
-    let runs = |begin: &str| -> Vec<PublishedRow> {
-        // Several runs may stand in one file.
+    // Several runs may stand in one file.
+    let runs = |begin: &str, read: fn(&str) -> PublishedRow| -> Vec<PublishedRow> {
         let starts = text.match_indices(begin).map(|(at, _)| at);
-        let mut ends: Vec<usize> = starts.collect();
-        ends.push(text.len());
-        let of = |pair: &[usize]| &text[pair[0]..pair[1]];
-        let read = match (is_wrk, is_k6) {
-            (true, _) => of_wrk,
-            (_, true) => of_k6,
-            _ => of_oha,
-        };
-        ends.windows(2).map(|pair| read(of(pair))).collect()
+        let ends: Vec<usize> = starts.chain([text.len()]).collect();
+        ends.windows(2).map(|pair| read(&text[pair[0]..pair[1]])).collect()
     };
+    let has = |words: &str| text.contains(words);
     match () {
-        () if is_wrk => Some(runs("Running ")),
-        () if is_k6 => Some(vec![of_k6(text)]),
-        () if is_oha => Some(runs("Summary:")),
+        () if has("Requests/sec:") && has(" connections") => Some(runs("Running ", of_wrk)),
+        () if has("http_reqs") => Some(vec![of_k6(text)]),
+        () if has("Requests/sec:") && has("Success rate:") => Some(runs("Summary:", of_oha)),
         () => None,
     }
 }
@@ -142,7 +133,7 @@ fn of_json(json: &Value) -> Option<Vec<PublishedRow>> {
     row.system = "oha".to_owned();
     row.throughput_rps = summary.get("requestsPerSec").and_then(figure);
     let secs = summary.get("average").and_then(figure);
-    row.latency_ms = secs.map(|secs| secs.in_unit(1e3, 3));
+    row.latency_ms = secs.map(|secs| secs.shifted(3));
     row.success_share = summary.get("successRate").and_then(Value::as_f64).map(share);
     Some(vec![row])
 }
