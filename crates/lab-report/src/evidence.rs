@@ -70,7 +70,7 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
         of.ceiling().map(|at| if at.or_more { format!("≥ {}", short(at.rps)) } else { short(at.rps) })
     }),
     ("queue growth", |(of, _)| finite(of.queue_growth).map(|growth| number(growth, 2))),
-    ("<pressure", |(of, _)| of.pressure.map(|of| format!("{} {}", of.of.name(), percent(of.share, 0)))),
+    ("<pressure", |(of, _)| of.pressure.map(|of| format!("{} {}", of.of, percent(of.share, 0)))),
 ];
 
 /// All that could be the limit, what is named first; what was never busy is left out.

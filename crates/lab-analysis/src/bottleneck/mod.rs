@@ -17,7 +17,7 @@ mod tests;
 
 pub use blocked::Blocked;
 pub use help::Help;
-pub use pressure::{Pressed, Pressure, pressure};
+pub use pressure::{Pressure, THROTTLED, pressure};
 pub use reason::{Growth, Reason};
 pub use rules::{Case, Conclusion, RULES, Rule};
 

@@ -6,42 +6,23 @@ use lab_data::results::Limit;
 /// Those who are held back, as a share of the time; a mean over the levels that decide.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pressure {
-    /// What is counted.
-    pub of: Pressed,
+    /// What the kernel counts: time in which some thread of the machine waited for a core (`CPU`) or for a disk (`I/O`), or [`THROTTLED`].
+    pub of: &'static str,
     /// 0–1.
     pub share: f64,
 }
 
-/// What the kernel counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pressed {
-    /// Time in which some thread of the machine waited for a core.
-    Cpu,
-    /// Time in which some thread of the machine waited for a disk.
-    Io,
-    /// Time in which the group was not let onto a core, because it had used up its quota.
-    Quota,
-}
-
-impl Pressed {
-    /// It in a few words, before the share.
-    pub fn name(self) -> &'static str {
-        match self {
-            Pressed::Cpu => "CPU",
-            Pressed::Io => "I/O",
-            Pressed::Quota => "throttled",
-        }
-    }
-}
+/// Time in which the group was not let onto a core, because it had used up its quota.
+pub const THROTTLED: &str = "throttled";
 
 /// The pressure that belongs to `limit`; `None` where there is none of its kind, or it was not read.
 pub fn pressure(limit: Limit, deciding: &[&Row]) -> Option<Pressure> {
     let (of, owner, figure) = match limit {
-        Limit::ServerCpu | Limit::DatabaseCpu => (Pressed::Cpu, "pressure cpu", "pressure_some_percent"),
-        Limit::ServerQuota => (Pressed::Quota, "server", "throttled_percent"),
-        Limit::DatabaseQuota => (Pressed::Quota, "database", "throttled_percent"),
+        Limit::ServerCpu | Limit::DatabaseCpu => ("CPU", "pressure cpu", "pressure_some_percent"),
+        Limit::ServerQuota => (THROTTLED, "server", "throttled_percent"),
+        Limit::DatabaseQuota => (THROTTLED, "database", "throttled_percent"),
         Limit::CommitPath | Limit::Bandwidth | Limit::Reads => {
-            (Pressed::Io, "pressure io", "pressure_some_percent")
+            ("I/O", "pressure io", "pressure_some_percent")
         }
         _ => return None,
     };
@@ -62,7 +43,7 @@ impl Pressure {
     /// A quota that never held anybody back was no limit. Of a core or a disk it may be that the only one who wants it has it: nobody
     /// waits, and it is the limit all the same.
     pub(super) fn allows(&self) -> bool {
-        self.of != Pressed::Quota || self.share >= HELD_BACK
+        self.of != THROTTLED || self.share >= HELD_BACK
     }
 }
 

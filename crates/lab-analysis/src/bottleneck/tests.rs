@@ -502,7 +502,7 @@ fn a_quota_that_held_nobody_back_is_not_confirmed() {
     let named = results.resources.iter().position(|of| of.name == "it").unwrap();
     results.resources[named].limit = Some(Limit::ServerQuota);
     let (grade, pressure) = graded(&mut results, 0.6);
-    assert_eq!((grade, pressure.map(|of| of.of)), (Grade::Confirmed, Some(Pressed::Quota)));
+    assert_eq!((grade, pressure.map(|of| of.of)), (Grade::Confirmed, Some(THROTTLED)));
     assert!((pressure.unwrap().share - 0.6).abs() < 1e-6, "{pressure:?}");
     assert_eq!(graded(&mut results, 0.01).0, Grade::Supported);
 }
