@@ -132,9 +132,6 @@ fn limit(found: &WorkloadFindings) -> Answer {
     match bottleneck.grade {
         Grade::Confirmed => answer("limit", format!("{named}, {busy} (confirmed)"), [next]),
         Grade::Supported => answer("limit", format!("{named}, {busy} (supported)"), [next]),
-        Grade::Suspected if bottleneck.named[0].blocked.is_some() => {
-            answer("limit", format!("{named}, {busy} (suspected)"), [next])
-        }
         Grade::Suspected => {
             let at_most = bottleneck.named[0].at_most_clients;
             let at_most = at_most

@@ -211,8 +211,8 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             "From {low} to {high} clients, each added client increased the number of {which} by {of_each:.2}."
         )
     };
-    let busy = |resource: &str, utilization, why: &str| {
-        format!("The utilization of {resource} is {}, {why}.", percent(utilization, 0))
+    let busy = |of: &Evidence, why: &str| {
+        format!("The utilization of {} is {}, {why}.", of.resource, percent(of.utilization, 0))
     };
     match of {
         Reason::FailsFast(FastFail::Sooner { error_us, success_us }) => format!(
@@ -232,29 +232,30 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Queue(growth) => added(growth, format!("clients that wait for {}", growth.resource)),
         Reason::InStore(growth) => added(growth, format!("clients that are served by {}", growth.resource)),
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
-        Reason::Followed { resource, is_named: true, .. } => {
+        Reason::Followed { of: Evidence { resource, .. }, is_named: true } => {
             format!(
                 "Goodput changed as predicted when {resource} was changed. This is the only evidence for it, so it is supported, not confirmed."
             )
         }
-        Reason::Followed { resource, utilization, .. } => format!(
+        Reason::Followed { of: Evidence { resource, utilization, .. }, is_named: false } => format!(
             "Goodput changed as predicted when {resource} was changed, but its utilization is only {}. If no queue or wait points \
              to a resource, it is named only from 85 % on.",
             percent(*utilization, 0)
         ),
-        Reason::SaturatedAtMost { resource, utilization, clients } => format!(
-            "{}: {} busy at {}. At {}, from which the limit is determined, the data do not support {resource}, so it is only suspected.",
-            capitalized(resource),
-            percent(*utilization, 0),
-            count(*clients, "client"),
-            format::levels(levels)
-        ),
-        Reason::NotBusy { resource, utilization } => busy(
-            resource,
-            *utilization,
-            "and below 95 % a queue alone does not show that a resource is the limit",
-        ),
-        Reason::DemandVaries { resource, utilization, variation } => {
+        Reason::SaturatedAtMost(Evidence { resource, at_most_clients, .. }) => {
+            let (clients, utilization) = at_most_clients.unwrap_or_default();
+            format!(
+                "{}: {} busy at {}. At {}, from which the limit is determined, the data do not support {resource}, so it is only suspected.",
+                capitalized(resource),
+                percent(utilization, 0),
+                count(clients, "client"),
+                format::levels(levels)
+            )
+        }
+        Reason::NotBusy(of) => {
+            busy(of, "and below 95 % a queue alone does not show that a resource is the limit")
+        }
+        Reason::DemandVaries(of) => {
             let one = "but the limit is determined at one level, so whether the demand per request varies is not known".to_owned();
             let several = |by| {
                 format!(
@@ -262,9 +263,9 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
                     percent(by, 0)
                 )
             };
-            busy(resource, *utilization, &variation.map_or(one, several))
+            busy(of, &of.demand_variation.map_or(one, several))
         }
-        Reason::Batches { resource, waits } => format!(
+        Reason::Batches { of: Evidence { resource, .. }, waits } => format!(
             "Batches in {resource} grow with the load, so high utilization there does not show the limit{}.",
             if *waits { "; most of the busy time is spent waiting for the named limit" } else { "" }
         ),
@@ -276,7 +277,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         ),
         Reason::Blocked(of) => blocked(of),
         Reason::Seen(of) => seen(of),
-        Reason::NotFollowed { resource } => {
+        Reason::NotFollowed(Evidence { resource, .. }) => {
             format!("Slowing {resource} reduced goodput by much less than predicted, so it is not the limit.")
         }
     }
@@ -465,25 +466,31 @@ mod tests {
 
     #[test]
     fn what_led_to_a_verdict_is_said_of_one_resource_as_of_several() {
-        let [resource, cpu] = ["store write workers", "server CPU"].map(|name| move || name.to_owned());
+        let of = |resource: &str, utilization| Evidence {
+            resource: resource.into(),
+            utilization,
+            demand_variation: Some(0.2),
+            at_most_clients: Some((256, utilization)),
+            ..Evidence::default()
+        };
         for (of, said) in [
             (
-                Reason::SaturatedAtMost { resource: cpu(), utilization: 0.97, clients: 256 },
+                Reason::SaturatedAtMost(of("server CPU", 0.97)),
                 "Server CPU: 97 % busy at 256 clients. At 16–64 clients, from which the limit is determined, the data do not \
                  support server CPU, so it is only suspected.",
             ),
             (
-                Reason::Followed { resource: cpu(), utilization: 0.6, is_named: false },
+                Reason::Followed { of: of("server CPU", 0.6), is_named: false },
                 "Goodput changed as predicted when server CPU was changed, but its utilization is \
                  only 60 %. If no queue or wait points to a resource, it is named only from 85 % on.",
             ),
             (
-                Reason::DemandVaries { resource: resource(), utilization: 0.97, variation: Some(0.2) },
+                Reason::DemandVaries(of("store write workers", 0.97)),
                 "The utilization of store write workers is 97 %, but the demand per request varies by 20 % over these levels, so full \
                  utilization does not show that it is the limit.",
             ),
             (
-                Reason::Batches { resource: resource(), waits: true },
+                Reason::Batches { of: of("store write workers", 0.97), waits: true },
                 "Batches in store write workers grow with the load, so high utilization there does not show the limit; most of the busy \
                  time is spent waiting for the named limit.",
             ),

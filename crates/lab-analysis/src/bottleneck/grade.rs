@@ -39,9 +39,9 @@ pub(super) fn graded(case: &Case, ruled: Conclusion, effects: &[Effect], levels:
     // A flush that is delayed takes more with it: PostgreSQL then gets more through, not less.
     match slowed[..] {
         [(of, effect)] if ruled.named.len() == 1 && of.waiting.is_none() && refutes(effect) => {
-            let resource = of.resource.clone();
+            let why = Reason::NotFollowed(of.clone());
             let refuted = Conclusion { grade: Grade::NotIdentified, named: Vec::new(), ..ruled };
-            refuted.why(Reason::NotFollowed { resource })
+            refuted.why(why)
         }
         _ => ruled,
     }

@@ -1,6 +1,6 @@
 //! What led a rule to its conclusion, beside the figures of the resources themselves.
 
-use super::Blocked;
+use super::{Blocked, Evidence};
 use crate::outside::Outside;
 use crate::rows::{FastFail, Row};
 
@@ -26,44 +26,23 @@ pub enum Reason {
     InStore(Growth),
     /// Clients that are added are in no place that was read; `resource` is empty.
     Unaccounted(Growth),
-    /// Goodput fell as a limit's must when it was made slower.
+    /// Goodput fell as a limit's must when a resource was made slower.
     Followed {
         /// The resource.
-        resource: String,
-        /// Its busy share, 0–1.
-        utilization: f64,
+        of: Evidence,
         /// Whether it is busy enough to be named.
         is_named: bool,
     },
-    /// It is saturated with the most clients, and nothing else names anything.
-    SaturatedAtMost {
-        /// The resource.
-        resource: String,
-        /// Its busy share there, 0–1.
-        utilization: f64,
-        /// So many.
-        clients: u32,
-    },
-    /// There is a queue for it, and it is not busy enough to explain that.
-    NotBusy {
-        /// The resource.
-        resource: String,
-        /// Its busy share, 0–1.
-        utilization: f64,
-    },
-    /// It is busy, but what a request takes of it differs between levels.
-    DemandVaries {
-        /// The resource.
-        resource: String,
-        /// Its busy share, 0–1.
-        utilization: f64,
-        /// Standard deviation over mean of the demand; `None` where one level decides.
-        variation: Option<f64>,
-    },
-    /// It takes more requests at once the more there are, so that being busy is not its limit.
+    /// This one is saturated with the most clients, and nothing else names anything.
+    SaturatedAtMost(Evidence),
+    /// There is a queue for this one, and it is not busy enough to explain that.
+    NotBusy(Evidence),
+    /// This one is busy, but what a request takes of it differs between levels, or one level decides.
+    DemandVaries(Evidence),
+    /// A resource takes more requests at once the more there are, so that being busy is not its limit.
     Batches {
         /// The resource.
-        resource: String,
+        of: Evidence,
         /// Whether it spends most of that time in what is named.
         waits: bool,
     },
@@ -79,10 +58,7 @@ pub enum Reason {
     /// What else a service shows from outside that costs time.
     Seen(Outside),
     /// Goodput does not follow the resource that all else speaks for.
-    NotFollowed {
-        /// That resource.
-        resource: String,
-    },
+    NotFollowed(Evidence),
 }
 
 /// More than this in a second is worth a word.

@@ -231,11 +231,9 @@ impl Case {
             let is_its_queue = holder.is_none_or(|holder| of.id == holder.id || is_inside(of, holder));
             of.is_hard && of.can_limit() && of.slowed != Some(Shown::NotLimit) && is_its_queue
         };
-        let full = |at: &usize| self.evidence[*at].at_most_clients.filter(|(_, busy)| *busy >= SATURATED);
-        let at = self.all(may).into_iter().find(|at| full(at).is_some())?;
-        let (clients, utilization) = full(&at)?;
-        let resource = self.evidence[at].resource.clone();
-        let why = Reason::SaturatedAtMost { resource, utilization, clients };
+        let is_full = |of: &Evidence| of.at_most_clients.is_some_and(|(_, busy)| busy >= SATURATED);
+        let at = *self.all(|of| may(of) && is_full(of)).first()?;
+        let why = Reason::SaturatedAtMost(self.evidence[at].clone());
         Some(Conclusion::of(Grade::Suspected, vec![at]).why(why))
     }
 
@@ -275,12 +273,11 @@ impl Case {
 
     fn slowed(&self) -> Option<Conclusion> {
         let follows = |of: &Evidence| of.is_hard && of.can_limit() && of.slowed == Some(Shown::Limit);
-        let busiest = &self.evidence[self.busiest(follows)?];
+        let of = self.evidence[self.busiest(follows)?].clone();
         let named = self.all(|of| follows(of) && of.utilization >= CLOSE);
         let grade = if named.is_empty() { Grade::NotIdentified } else { Grade::Supported };
-        let (resource, utilization) = (busiest.resource.clone(), busiest.utilization);
         let is_named = !named.is_empty();
-        Some(Conclusion::of(grade, named).why(Reason::Followed { resource, utilization, is_named }))
+        Some(Conclusion::of(grade, named).why(Reason::Followed { of, is_named }))
     }
 
     fn all(&self, which: impl Fn(&Evidence) -> bool) -> Vec<usize> {
@@ -392,12 +389,9 @@ impl Case {
         if holder.limits_with_queue() {
             return Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder));
         }
-        let (resource, utilization) = (holder.resource.clone(), holder.utilization);
         // What takes more or less of a request from level to level is busy, too, and no limit.
-        Conclusion::of(Grade::NotIdentified, Vec::new()).why(match holder.saturated() {
-            true => Reason::DemandVaries { resource, utilization, variation: holder.demand_variation },
-            false => Reason::NotBusy { resource, utilization },
-        })
+        let why = if holder.saturated() { Reason::DemandVaries } else { Reason::NotBusy };
+        Conclusion::of(Grade::NotIdentified, Vec::new()).why(why(holder.clone()))
     }
 
     /// A lane that takes more requests at once the more there are: it is no limit itself, but what it waits for may be.
@@ -408,12 +402,11 @@ impl Case {
                 && of.utilization >= MOSTLY * lane.utilization
         };
         let flush = self.busiest(inner).or_else(|| self.wait());
-        let resource = lane.resource.clone();
         match flush {
             Some(flush) => Conclusion::of(Grade::Supported, vec![flush]),
             None => Conclusion::of(Grade::NotIdentified, Vec::new()),
         }
-        .why(Reason::Batches { resource, waits: flush.is_some() })
+        .why(Reason::Batches { of: lane.clone(), waits: flush.is_some() })
     }
 
     /// A conclusion that names the flush that most of those whom `holder` serves queue for: one at a time, and no batch shares it.
