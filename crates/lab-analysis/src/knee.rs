@@ -46,13 +46,13 @@ pub fn knee(rows: &[Row], capacity: &Capacity, seed: u64) -> Option<Knee> {
         return None;
     };
     let usable: Vec<&Row> = usable(rows).collect();
-    let points: Vec<Point> = usable.iter().filter_map(|row| Point::of(row)).collect();
-    let alone = points.first().filter(|_| points.len() >= LEVELS)?;
-    if alone.clients > 1.0 && alone.goodput_rps > UNLOADED * rps.mean {
+    let known: Vec<&Row> = usable.iter().copied().filter(|row| row.goodput_rps.is_some()).collect();
+    let alone = known.first().filter(|_| known.len() >= LEVELS)?;
+    if alone.level > 1 && alone.rps() > UNLOADED * rps.mean {
         return None;
     }
-    let clients = Some(rps.mean * alone.cycle_us / 1e6).filter(|clients| *clients > 0.0)?;
-    let (broken_stick, power, kneedle) = (broken_stick(&points), power(&points), kneedle(&points));
+    let clients = Some(rps.mean * alone.cycle_us()? / 1e6).filter(|clients| *clients > 0.0)?;
+    let (broken_stick, power, kneedle) = (broken_stick(&known), power(&known), kneedle(&known));
     let (least, most) = range([Some(clients), broken_stick, power, kneedle].into_iter().flatten())?;
     let distance = |row: &Row| (f64::from(row.level) / clients).ln().abs();
     let nearest = usable.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
@@ -104,53 +104,33 @@ fn cycle_us(row: &Row, runs: &[usize]) -> f64 {
     spent.sum::<f64>() / attempts as f64
 }
 
-/// A level as the methods see it.
-struct Point {
-    clients: f64,
-    goodput_rps: f64,
-    latency_us: Option<f64>,
-    cycle_us: f64,
+fn clients(row: &Row) -> f64 {
+    f64::from(row.level)
 }
 
-impl Point {
-    fn of(row: &Row) -> Option<Point> {
-        Some(Point {
-            clients: f64::from(row.level),
-            goodput_rps: row.goodput_rps?.mean,
-            latency_us: row.latency_us_mean,
-            cycle_us: row.cycle_us().unwrap_or(f64::NAN),
-        })
-    }
-}
-
-/// Fits X = min(aN, C) in ratios and gives C / a. `None` of fewer than three points.
-fn broken_stick(points: &[Point]) -> Option<f64> {
-    if points.len() < 3 || points.iter().any(|of| of.goodput_rps <= 0.0) {
+/// Fits X = min(aN, C) in ratios and gives C / a.
+fn broken_stick(rows: &[&Row]) -> Option<f64> {
+    if rows.iter().any(|row| row.rps() <= 0.0) {
         return None;
     }
     let fit = |split: usize| {
-        let slopes: Vec<f64> = points[..split].iter().map(|of| (of.goodput_rps / of.clients).ln()).collect();
-        let ceilings: Vec<f64> = points[split..].iter().map(|of| of.goodput_rps.ln()).collect();
-        let (slope, ceiling) = (mean(&slopes)?, mean(&ceilings)?);
-        let miss = |of: &Point| (of.goodput_rps.ln() - (slope + of.clients.ln()).min(ceiling)).powi(2);
-        Some((points.iter().map(miss).sum::<f64>(), (ceiling - slope).exp()))
+        let slope = mean(rows[..split].iter().map(|row| (row.rps() / clients(row)).ln()))?;
+        let ceiling = mean(rows[split..].iter().map(|row| row.rps().ln()))?;
+        let miss = |row: &&Row| (row.rps().ln() - (slope + clients(row).ln()).min(ceiling)).powi(2);
+        Some((rows.iter().map(miss).sum::<f64>(), (ceiling - slope).exp()))
     };
-    (1..points.len()).filter_map(fit).min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, clients)| clients)
+    (1..rows.len()).filter_map(fit).min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, clients)| clients)
 }
 
-fn power(points: &[Point]) -> Option<f64> {
-    let power = |point: &Point| Some(point.goodput_rps / point.latency_us.filter(|us| *us > 0.0)?);
-    let powers = points.iter().filter_map(|point| Some((point.clients, power(point)?)));
+fn power(rows: &[&Row]) -> Option<f64> {
+    let power = |row: &Row| Some(row.rps() / row.latency_us_mean.filter(|us| *us > 0.0)?);
+    let powers = rows.iter().filter_map(|row| Some((clients(row), power(row)?)));
     powers.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(clients, _)| clients)
 }
 
-fn kneedle(points: &[Point]) -> Option<f64> {
-    let (first, last) = (points.first()?.clients, points.last()?.clients);
-    let (least, most) = range(points.iter().map(|of| of.goodput_rps))?;
-    if points.len() < 3 || most <= least {
-        return None;
-    }
-    let above =
-        |of: &Point| (of.goodput_rps - least) / (most - least) - (of.clients - first) / (last - first);
-    points.iter().max_by(|a, b| above(a).total_cmp(&above(b))).map(|of| of.clients)
+fn kneedle(rows: &[&Row]) -> Option<f64> {
+    let (first, last) = (clients(rows.first()?), clients(rows.last()?));
+    let (least, most) = range(rows.iter().map(|row| row.rps())).filter(|(least, most)| most > least)?;
+    let above = |row: &Row| (row.rps() - least) / (most - least) - (clients(row) - first) / (last - first);
+    rows.iter().max_by(|a, b| above(a).total_cmp(&above(b))).map(|row| clients(row))
 }
