@@ -2,7 +2,7 @@
 
 use lab_data::distinct;
 use lab_data::results::{Results, Search, SearchEnd, SearchPlan, SearchTrial};
-use lab_data::search::{self, Outcome, Says, Tally};
+use lab_data::search::{self, Outcome, Tally};
 
 /// What the searches of one workload found, one on each fresh target.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,8 +41,6 @@ pub struct Searched {
 pub struct Tried {
     /// How its trials of full length came out.
     pub tally: Tally,
-    /// What that says.
-    pub says: Says,
     /// The lowest and the highest 99th percentile among them, in microseconds.
     pub latency_us_p99: Option<(f64, f64)>,
 }
@@ -77,11 +75,8 @@ fn tried(plan: &SearchPlan, tally: &Tally, trials: &[SearchTrial]) -> Option<Tri
     let full =
         trials.iter().filter(|of| of.rate_rps == tally.rate_rps && search::is_full(plan, of.window_secs));
     let loads = full.filter_map(|of| of.trial.numbers()).filter(|load| load.latency.count > 0);
-    (tally.passed + tally.failed + tally.spoiled > 0).then(|| Tried {
-        tally: *tally,
-        says: tally.says(),
-        latency_us_p99: stats::range(loads.map(|load| load.latency.us_p99)),
-    })
+    (tally.passed + tally.failed + tally.spoiled > 0)
+        .then(|| Tried { tally: *tally, latency_us_p99: stats::range(loads.map(|load| load.latency.us_p99)) })
 }
 
 fn reasons(plan: &SearchPlan, trials: &[SearchTrial]) -> Vec<String> {

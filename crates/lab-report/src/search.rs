@@ -22,7 +22,7 @@ const COLUMNS: &[(&str, fn(&Line) -> Option<String>)] = &[
         Some(if least == most { most } else { format!("{least}–{most}") })
     }),
     ("<p99 and errors", |(_, of)| {
-        let says = match of.says {
+        let says = match of.tally.says() {
             Says::Holds => "kept",
             Says::Breaks => "exceeded",
             Says::Mixed => "trials disagree",
@@ -40,7 +40,7 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     let lines: Vec<Line> = (of.searches.iter())
         .flat_map(|search| search.rates.iter().map(move |tried| (repetition(search), tried)))
         .collect();
-    let is_open = |(_, of): &Line| !matches!(of.says, Says::Holds | Says::Breaks);
+    let is_open = |(_, of): &Line| !matches!(of.tally.says(), Says::Holds | Says::Breaks);
     let plan = &of.plan;
     let mut notes = vec![format!(
         "Open loop of {} arrivals on {}, trials of {} s; latency counts from the instant a request was due. A rate is decided \
