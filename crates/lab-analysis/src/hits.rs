@@ -23,7 +23,7 @@ const SHADOW: &str = "stats.weir_shadow_requests_total{policy=\"";
 /// The cache's hit ratio under `workload`, then that of each policy simulated beside it, by name. Empty where none was:
 /// the table is a comparison.
 pub fn hit_ratios(results: &Results, workload: &str) -> Vec<HitRatio> {
-    let trials: Vec<&Trial> = results.trials.iter().filter(|trial| trial.workload == workload).collect();
+    let trials: Vec<&Trial> = results.trials_of(workload).collect();
     let names = trials.iter().flat_map(|trial| trial.closed.counters.keys());
     let policies: BTreeSet<&str> =
         names.filter_map(|name| Some(name.strip_prefix(SHADOW)?.split_once('"')?.0)).collect();

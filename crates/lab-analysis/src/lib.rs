@@ -121,7 +121,7 @@ pub fn findings(results: &Results) -> Findings {
 ///
 /// `below` is the row of the next lower level: checks compare with it.
 pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, below: Option<&Row>) -> Row {
-    let at_level = results.trials.iter().filter(|trial| trial.workload == workload && trial.level == level);
+    let at_level = results.trials_of(workload).filter(|trial| trial.level == level);
     let trials = at_level.filter(|trial| only.is_none_or(|repetition| trial.repetition == repetition));
     let trials: Vec<&Trial> = trials.collect();
     let ran: Vec<Run> = trials.iter().filter_map(|trial| Some((*trial, trial.numbers()?))).collect();
@@ -136,8 +136,7 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
 
 /// The level with the highest goodput of those of `workload` that count; `None` where there is none.
 pub fn best_level(results: &Results, workload: &str) -> Option<u32> {
-    let of_it = results.trials.iter().filter(|trial| trial.workload == workload);
-    let levels: BTreeSet<u32> = of_it.map(|trial| trial.level).collect();
+    let levels: BTreeSet<u32> = results.trials_of(workload).map(|trial| trial.level).collect();
     let rows: Vec<Row> = levels.into_iter().map(|level| row(results, workload, level, None, None)).collect();
     rows::best(rows::usable(&rows)).map(|row| row.level)
 }
@@ -191,8 +190,8 @@ pub fn count(n: u32, noun: &str) -> String {
 
 /// How the trials of `workload` were paced, where that needs saying.
 fn pacing(results: &Results, workload: &str) -> Option<String> {
-    let of_it = results.trials.iter().filter(|trial| trial.workload == workload);
-    let told = of_it.filter_map(|trial| trial.load.as_ref()).map(|load| load.pacing.as_str());
+    let loads = results.trials_of(workload).filter_map(|trial| trial.load.as_ref());
+    let told = loads.map(|load| load.pacing.as_str());
     told.filter(|pacing| !matches!(*pacing, "" | "closed")).map(str::to_owned).next()
 }
 

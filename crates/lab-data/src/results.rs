@@ -69,6 +69,18 @@ pub struct Results {
     pub searches: Vec<Search>,
 }
 
+impl Results {
+    /// The trials of a workload, in the order they ran.
+    pub fn trials_of<'r>(&'r self, workload: &'r str) -> impl Iterator<Item = &'r Trial> {
+        self.trials.iter().filter(move |trial| trial.workload == workload)
+    }
+
+    /// Those that delivered numbers, with them.
+    pub fn runs_of<'r>(&'r self, workload: &'r str) -> impl Iterator<Item = Run<'r>> {
+        self.trials_of(workload).filter_map(|trial| Some((trial, trial.numbers()?)))
+    }
+}
+
 /// A search for the highest rate at which a limit on latency holds, in an open loop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Search {

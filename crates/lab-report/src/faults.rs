@@ -12,9 +12,7 @@ pub fn faults(results: &Results) -> Option<String> {
     let mut text = String::new();
     for plan in &results.workloads {
         let mut levels: BTreeMap<u32, Vec<Run>> = BTreeMap::new();
-        let trials =
-            results.trials.iter().filter(|trial| trial.workload == plan.name && !trial.faults.is_empty());
-        for trial in trials {
+        for trial in results.trials_of(&plan.name).filter(|trial| !trial.faults.is_empty()) {
             let runs = trial.load.as_ref().map(|load| (trial, load));
             levels.entry(trial.level).or_default().extend(runs);
         }

@@ -152,7 +152,7 @@ struct Measured<'a> {
 impl Measured<'_> {
     /// Why none of its trials ran; `None` where one did.
     fn failure(&self) -> Option<&str> {
-        let own = || self.results.trials.iter().filter(|trial| trial.workload == self.found.name);
+        let own = || self.results.trials_of(&self.found.name);
         let first = own().next()?;
         let none_ran = own().all(|trial| trial.numbers().is_none());
         none_ran.then(|| first.failure.as_deref().unwrap_or("no reason given"))

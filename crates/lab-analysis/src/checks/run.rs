@@ -51,7 +51,7 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
     if matches!(case.results.selftest, Some(Selftest::Simulated)) {
         return Checked::not_checked("a simulated target has no values");
     }
-    let loads: Vec<_> = trials(case).filter_map(Trial::numbers).collect();
+    let loads: Vec<_> = case.results.runs_of(case.workload).map(|(_, load)| load).collect();
     let gets = loads.iter().flat_map(|load| &load.operations).filter(|of| of.operation == "get");
     let reads: u64 = gets.map(|of| of.successes.saturating_sub(of.absent)).sum();
     let classes = ["wrong_value", "stale_value"];
@@ -72,10 +72,6 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
             Checked::pass(format!("{verified} reads compared ({share:.2} % of all), none wrong or stale"))
         }
     }
-}
-
-fn trials<'a>(case: &'a OfWorkload) -> impl Iterator<Item = &'a Trial> {
-    case.results.trials.iter().filter(|trial| trial.workload == case.workload)
 }
 
 pub(super) fn accuracy(results: &Results) -> Checked {

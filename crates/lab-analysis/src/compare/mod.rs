@@ -18,7 +18,7 @@ use super::rows::{Excluded, Row, excluded_run};
 use super::{Findings, WorkloadFindings, findings};
 use kv::Error;
 use kv::proto::OperationReport;
-use lab_data::results::{Results, Run, Trial};
+use lab_data::results::Results;
 use lab_data::{distinct, ensure};
 use serde::Serialize;
 use stats::{Estimate, median};
@@ -239,12 +239,6 @@ impl Input<'_> {
         self.found.workloads.iter().find(|workload| workload.name == name)
     }
 
-    /// The runs of a workload that delivered numbers.
-    fn loads(&self, workload: &str) -> impl Iterator<Item = Run<'_>> {
-        let trials = self.results.trials.iter().filter(move |trial| trial.workload == workload);
-        trials.filter_map(|trial| Some((trial, trial.numbers()?)))
-    }
-
     fn side(&self) -> Side {
         let (results, measured) = (self.results, self.results.measured.as_ref());
         Side {
@@ -262,7 +256,7 @@ fn workload(inputs: &[Input], name: &str) -> ComparedWorkload {
     let found = || inputs.iter().filter_map(|input| input.workload(name));
     let clients: BTreeSet<u32> = found().flat_map(|found| &found.rows).map(|row| row.level).collect();
     let levels = clients.into_iter().map(|clients| level(inputs, name, clients));
-    let runs = inputs.iter().flat_map(|input| input.loads(name));
+    let runs = inputs.iter().flat_map(|input| input.results.runs_of(name));
     let is_write = |of: &OperationReport| matches!(&*of.operation, "put" | "delete") && of.attempts > 0;
     let capacity = |i| if i == 0 { None } else { capacity::ratio([&inputs[0], &inputs[i]], name) };
     ComparedWorkload {
@@ -289,7 +283,7 @@ fn level(inputs: &[Input], workload: &str, clients: u32) -> ComparedLevel {
 fn side_of_level(input: &Input, workload: &str, clients: u32) -> Option<SideOfLevel> {
     let found = input.workload(workload)?;
     let figure = |measure: &Measure| {
-        let runs = input.loads(workload).filter(|(trial, _)| trial.level == clients);
+        let runs = input.results.runs_of(workload).filter(|(trial, _)| trial.level == clients);
         let of_runs: Vec<(u32, f64)> = runs
             .filter_map(|run| Some((run.0.repetition, (measure.read)(input.results, run)?)))
             .filter(|(_, value)| value.is_finite())
@@ -298,8 +292,7 @@ fn side_of_level(input: &Input, workload: &str, clients: u32) -> Option<SideOfLe
         let estimate = Estimate::of(&values).filter(|_| measure.kind != Kind::Latency);
         Some(Figure { value: estimate.map(|of| of.mean).or_else(|| median(&values))?, estimate, of_runs })
     };
-    let is_of = |trial: &&Trial| trial.workload == workload && trial.level == clients;
-    let begun = input.results.trials.iter().filter(is_of);
+    let begun = input.results.trials_of(workload).filter(|trial| trial.level == clients);
     Some(SideOfLevel {
         row: found.rows.iter().find(|row| row.level == clients)?.clone(),
         runs: begun.map(|trial| (trial.repetition, excluded_run(trial))).collect(),

@@ -35,9 +35,10 @@ pub fn time_series(
     knee: Option<&Knee>,
 ) -> Option<TimeSeries> {
     let level = knee.map(|knee| knee.nearest_level).or_else(|| Some(best(rows.iter())?.level))?;
-    let trials = results.trials.iter().filter(|trial| trial.workload == workload && trial.level == level);
-    let judged = trials
-        .filter_map(|trial| Some((trial, Judged::of(trial.numbers()?))))
+    let judged = results
+        .runs_of(workload)
+        .filter(|(trial, _)| trial.level == level)
+        .map(|(trial, load)| (trial, Judged::of(load)))
         .filter(|(_, judged)| judged.window.goodput_rps.len() >= BINS_LEAST);
     // Of several that are as bad the first.
     let (trial, judged) =

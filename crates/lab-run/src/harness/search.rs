@@ -52,8 +52,7 @@ impl Block<'_> {
 
 /// Where to begin: below the most that any trial of the workload got through.
 fn first_rps(results: &Results, workload: &str) -> Option<f64> {
-    let of_it = results.trials.iter().filter(|trial| trial.workload == workload);
-    let goodput = of_it.filter_map(|trial| Some(trial.load.as_ref()?.goodput_rps));
+    let goodput = results.trials_of(workload).filter_map(|trial| Some(trial.load.as_ref()?.goodput_rps));
     goodput.max_by(f64::total_cmp).map(|most| BELOW_CAPACITY * most)
 }
 
