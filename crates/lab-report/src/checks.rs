@@ -1,7 +1,7 @@
 //! The checks: a table of how they came out, and the confidence that follows for a workload.
 
 use super::document::{Answer, Block, Table};
-use super::format::{self, capitalized, count, each_level};
+use super::format::{capitalized, count, each_level};
 use lab_analysis::checks::Test;
 use lab_analysis::{CHECKS, Check, Checked, Confidence, Findings, Outcome, Row, WorkloadFindings};
 use lab_data::results::Results;
@@ -24,7 +24,7 @@ const COLUMNS: &[(&str, fn(&Line<Place>) -> Option<String>)] = &[
     ("<check", |line| Some(capitalized(line.check.name))),
     ("<rule", |line| Some(line.check.about.to_owned())),
     ("<where", |line| Some(places(line))),
-    ("<outcome", |line| Some(format::name(line.outcome).replace('_', " "))),
+    ("<outcome", |line| Some(line.outcome.name().to_owned())),
     ("<seen and remedy", |line| Some(line.seen())),
 ];
 

@@ -1,5 +1,6 @@
 //! What a check says.
 
+pub use kv::proto::CheckOutcome as Outcome;
 use serde::Serialize;
 
 /// How far a finding may be believed.
@@ -11,18 +12,6 @@ pub enum Confidence {
     Medium,
     /// No check failed that concerns it.
     High,
-}
-
-/// What a check says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// The rule holds.
-    Pass,
-    /// The rule is broken.
-    Fail,
-    /// What it needs was not read.
-    NotChecked,
 }
 
 /// A check and what it says.
