@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::harness::{Options, Progress, TargetRun};
     use lab_data::experiment::{Experiment, INTERVENTIONS};
-    use lab_data::results::{Resource, Selftest};
+    use lab_data::results::Resource;
     use std::collections::BTreeSet;
 
     use crate::harness::sizes::tests::base;
@@ -273,14 +273,7 @@ mod tests {
     #[derive(Default)]
     struct Silent;
 
-    impl Progress for Silent {
-        fn preparing(&mut self, _: &str) {}
-        fn proved(&mut self, _: &Selftest, _: Option<&str>) {}
-        fn begins(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: u32) {}
-        fn ended(&mut self, _: Option<&str>, _: &Trial) {}
-        fn intervenes(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: Option<&str>) {}
-        fn intervened(&mut self, _: Option<&str>, _: &Intervention) {}
-    }
+    impl Progress for Silent {}
 
     /// What two rounds of three interventions left: of each round its trials, `+` for one that counts, `B` where that is the base.
     fn two_rounds(runner: &mut Mortal, is_swept: bool) -> (String, Results) {

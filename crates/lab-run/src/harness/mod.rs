@@ -109,15 +109,16 @@ impl Options {
 }
 
 /// Hears what the harness does.
+#[allow(unused_variables, reason = "who wants to know nothing of it needs not say so")]
 pub trait Progress {
     /// What is being prepared, in a few words.
-    fn preparing(&mut self, what: &str);
+    fn preparing(&mut self, what: &str) {}
     /// What came of the generator's selftest, and when it ran.
-    fn proved(&mut self, selftest: &Selftest, at: Option<&str>);
+    fn proved(&mut self, selftest: &Selftest, at: Option<&str>) {}
     /// A trial begins, the `number`th of `total`; `target` is named where there are several.
-    fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32);
+    fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32) {}
     /// It is over, measured or failed.
-    fn ended(&mut self, target: Option<&str>, trial: &Trial);
+    fn ended(&mut self, target: Option<&str>, trial: &Trial) {}
     /// A trial with the intervention `name` begins, or one with none, the `number`th of `total` of this workload.
     fn intervenes(
         &mut self,
@@ -126,9 +127,10 @@ pub trait Progress {
         target: Option<&str>,
         workload: &str,
         name: Option<&str>,
-    );
+    ) {
+    }
     /// It is over, measured or failed.
-    fn intervened(&mut self, target: Option<&str>, intervention: &Intervention);
+    fn intervened(&mut self, target: Option<&str>, intervention: &Intervention) {}
     /// A repetition of all targets is over; whether there are enough of them. It is asked only where that is not known before.
     fn repeated(&mut self, _: &[Results]) -> bool {
         false

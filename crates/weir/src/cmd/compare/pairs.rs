@@ -7,7 +7,7 @@ use kv::Error;
 use kv::units::Span;
 use lab_analysis::compare::{Gate, gate};
 use lab_analysis::{Comparison, compare};
-use lab_data::results::{Intervention, Results, Selftest, Trial};
+use lab_data::results::{Results, Trial};
 use lab_report::compare::gate_headline;
 use lab_run::harness::{self, Options, Progress};
 use std::path::PathBuf;
@@ -123,21 +123,11 @@ impl Watch {
 }
 
 impl Progress for Watch {
-    fn preparing(&mut self, _: &str) {}
-
-    fn proved(&mut self, _: &Selftest, _: Option<&str>) {}
-
-    fn begins(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: u32) {}
-
     fn ended(&mut self, target: Option<&str>, trial: &Trial) {
         if let Some(why) = &trial.failure {
             note(format_args!("{} failed: {why}", target.unwrap_or_default()));
         }
     }
-
-    fn intervenes(&mut self, _: usize, _: usize, _: Option<&str>, _: &str, _: Option<&str>) {}
-
-    fn intervened(&mut self, _: Option<&str>, _: &Intervention) {}
 
     fn repeated(&mut self, results: &[Results]) -> bool {
         self.pairs += 1;
