@@ -15,6 +15,8 @@ use std::time::Duration;
 const SOURCE: &str = include_str!("disk.c");
 const LIBRARY: &str = "weir_disk.so";
 
+/// What the loader reads.
+const PRELOAD: &str = "LD_PRELOAD";
 /// What the library reads.
 const DELAY: &str = "WEIR_FLUSH_DELAY_US";
 /// The file that it looks into.
@@ -65,7 +67,7 @@ pub(super) fn preload(
         complete(&mut cc, "target.flush_delay and faults of disks need the C compiler")
             .map_err(|why| why.hint("apt-get install gcc libc6-dev"))?;
     }
-    command.env("LD_PRELOAD", &library).env(DELAY, delay.unwrap_or_default().as_micros().to_string());
+    command.env(PRELOAD, &library).env(DELAY, delay.unwrap_or_default().as_micros().to_string());
     if is_broken {
         // Several processes may have their libraries in one directory.
         let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_owned();
@@ -76,10 +78,10 @@ pub(super) fn preload(
     Ok(())
 }
 
-/// Complains if the process `pid` runs without the library.
-pub(super) fn verify(pid: u32) -> Result<(), Error> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    if maps.contains(LIBRARY) {
+/// Complains if `process` was to run with the library and runs without it.
+pub(super) fn verify(process: &Process) -> Result<(), Error> {
+    let maps = fs::read_to_string(format!("/proc/{}/maps", process.pid())).unwrap_or_default();
+    if process.variable(PRELOAD).is_none() || maps.contains(LIBRARY) {
         return Ok(());
     }
     let what = "the disk of the server cannot be made worse: it does not take a preloaded library";
@@ -124,7 +126,7 @@ mod tests {
         };
         assert_eq!(wrote(&mut shell, "a"), "0");
         // It runs, so its libraries are loaded.
-        verify(shell.pid()).unwrap();
+        verify(&shell).unwrap();
         for switch in [Switch::Full, Switch::FlushFails] {
             set(&shell, switch, true).unwrap();
             assert_eq!(wrote(&mut shell, "b"), "1", "{switch:?}");
@@ -149,7 +151,13 @@ mod tests {
 
     #[test]
     fn a_process_without_the_library_is_refused() {
-        let why = verify(std::process::id()).unwrap_err();
+        let started = |preloaded: Option<&str>| {
+            let mut command = Command::new("sleep");
+            command.arg("1000").envs(preloaded.map(|library| (PRELOAD, library)));
+            Process::weir(&mut command, &[], Path::new("/dev/null")).unwrap()
+        };
+        assert_eq!(verify(&started(None)), Ok(()));
+        let why = verify(&started(Some("/nowhere.so"))).unwrap_err();
         assert!(why.to_string().contains("linked statically"), "{why}");
     }
 }

@@ -70,8 +70,7 @@ impl Services {
         // Not that it fails: who is started first may serve before what stands behind it does.
         let is_ready = || answers(url, &commands.ready, |status| status < 500);
         wait_ready(running, TIMEOUT, &options.stop, is_ready)?;
-        let mut broken = running.iter().filter(|process| is_disk_broken(&process.name));
-        broken.try_for_each(|process| disk::verify(process.pid()))?;
+        running.iter().try_for_each(disk::verify)?;
         Ok(services)
     }
 }

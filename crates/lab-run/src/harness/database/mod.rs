@@ -252,8 +252,7 @@ impl DatabaseServer {
                 Err(why) => Err(why.to_string()),
             }
         })?;
-        let process = self.process.insert(process);
-        if flush_delay.is_some() || is_disk_broken { disk::verify(process.pid()) } else { Ok(()) }
+        disk::verify(self.process.insert(process))
     }
 
     /// Shuts it down in order; the data stays.

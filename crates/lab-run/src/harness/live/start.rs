@@ -102,9 +102,7 @@ impl LiveRunner<'_> {
         wait_ready(slice::from_mut(&mut process), READY_MAX, &options.stop, || {
             answers(&url, READYZ, |status| status == 200)
         })?;
-        if delay.is_some() || is_broken {
-            disk::verify(process.pid())?;
-        }
+        disk::verify(&process)?;
         self.fleet.limits.take(part, process.pid())?;
         Ok(Listening { process, lines, url })
     }
