@@ -154,10 +154,7 @@ impl Experiment {
         names().try_for_each(|name| is_directory("target.name", name))?;
         are_distinct("target.name", names())?;
         for subject in &self.subjects {
-            self.check_subject(subject).map_err(|why| match &subject.name {
-                Some(name) => why.at(format!("target `{name}`")),
-                None => why,
-            })?;
+            self.check_subject(subject).map_err(|why| subject.failed(why))?;
         }
         self.workloads.iter().try_for_each(|workload| {
             let has_target = self.subjects.iter().any(|subject| subject.takes_part(workload));

@@ -3,6 +3,7 @@
 //! Only the shape and what follows from it; what may stand in it is checked next door.
 
 use crate::{distinct, simulated};
+use kv::Error;
 use kv::units::{BitRate, Span};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -27,6 +28,16 @@ pub struct Subject {
     /// What it is.
     #[serde(flatten)]
     pub target: Target,
+}
+
+impl Subject {
+    /// Why something of it failed, with its name where it has one.
+    pub fn failed(&self, why: Error) -> Error {
+        match &self.name {
+            Some(name) => why.at(format_args!("target `{name}`")),
+            None => why,
+        }
+    }
 }
 
 /// What the requests go to.

@@ -149,7 +149,7 @@ pub fn run(
     let cores = topology::available()
         .map_err(|error| Error::new(format_args!("cannot ask which cores we may use: {error}")))?;
     let target_runs = experiment.subjects.iter().map(|subject| {
-        TargetRun::new(experiment, subject, options, &cores).map_err(|why| of_target(subject, why))
+        TargetRun::new(experiment, subject, options, &cores).map_err(|why| subject.failed(why))
     });
     let target_runs = target_runs.collect::<Result<Vec<_>, Error>>()?;
     // Only now, so that after a complaint the same command finds the results directory as empty as it left it.
@@ -184,7 +184,7 @@ pub fn run(
             let mut block = Block { target_run, repetition, results: own, progress: &mut *progress };
             let done = block.run(&mut made, &mut trials);
             runner = made.ok();
-            done.map_err(|why| of_target(target_run.subject, why))?;
+            done.map_err(|why| target_run.subject.failed(why))?;
             if options.is_stopped() {
                 return Ok(());
             }
@@ -209,13 +209,6 @@ pub fn dir_of(dir: &Path, measured: Option<&Measured>) -> PathBuf {
 /// The order of `targets` in a repetition. Each is first in its turn: who comes first may find a machine at rest.
 fn turns(targets: usize, repetition: u32) -> impl Iterator<Item = usize> {
     (0..targets).map(move |turn| (turn + repetition as usize) % targets)
-}
-
-fn of_target(subject: &Subject, why: Error) -> Error {
-    match &subject.name {
-        Some(name) => why.at(format_args!("target `{name}`")),
-        None => why,
-    }
 }
 
 /// A target on its way through all repetitions.
