@@ -4,9 +4,9 @@ use lab_data::experiment::DATABASE;
 use lab_data::results::{Change, Resource, ResourceKind, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
 
 /// What a rate or a quota is lowered to.
-pub(super) const LOWERED: f64 = 0.8;
+const LOWERED: f64 = 0.8;
 /// What the server's quota is raised to.
-pub(super) const RAISED: f64 = 2.0;
+const RAISED: f64 = 2.0;
 /// PostgreSQL takes no longer `commit_delay`, in microseconds.
 const COMMIT_DELAY_US_MOST: f64 = 100_000.0;
 
@@ -23,10 +23,8 @@ enum Slowed {
     Requests(Vec<String>, f64),
     /// Each batch, by a share of so many seconds.
     Batches(Vec<String>, f64),
-    /// What may go through is lowered.
-    Rate(Vec<String>),
-    /// What may go through is raised.
-    Raised(Vec<String>),
+    /// What may go through is multiplied.
+    Rate(Vec<String>, f64),
 }
 
 /// What is made slower, if that was counted.
@@ -51,15 +49,15 @@ const SIZES: &[(&str, Size)] = &[
         base.batches(names, "", FLUSHES)
     }),
     ("commit", commit),
-    ("link", |_| Some(Slowed::Rate(vec!["link".to_owned()]))),
+    ("link", |_| Some(Slowed::Rate(vec!["link".to_owned()], LOWERED))),
     ("write_cap", |base| {
         let is_cap = |of: &Resource| of.busy.iter().any(|busy| busy == "cap.busy_secs");
-        Some(Slowed::Rate(base.named_or(is_cap, "write cap")))
+        Some(Slowed::Rate(base.named_or(is_cap, "write cap"), LOWERED))
     }),
     // Not the cores under it: these stay as they are.
     ("server_quota", |base| {
         let is_quota = |of: &Resource| of.servers_gauge.as_deref() == Some("server.quota_cores");
-        Some(Slowed::Raised(base.named_or(is_quota, "server quota")))
+        Some(Slowed::Rate(base.named_or(is_quota, "server quota"), RAISED))
     }),
     ("database_cpu", |base| {
         // As above: of cores that are shared nothing is taken.
@@ -67,7 +65,7 @@ const SIZES: &[(&str, Size)] = &[
             let gauge = of.servers_gauge.as_deref();
             gauge.is_some_and(|gauge| gauge.starts_with(DATABASE) && gauge.ends_with(".quota_cores"))
         };
-        Some(Slowed::Rate(base.named_or(is_quota, "database CPU")))
+        Some(Slowed::Rate(base.named_or(is_quota, "database CPU"), LOWERED))
     }),
 ];
 
@@ -88,8 +86,7 @@ impl Base<'_> {
                 let most = if name == "commit" { COMMIT_DELAY_US_MOST } else { f64::INFINITY };
                 (names, (strength * secs * 1e6).min(most), None)
             }
-            Slowed::Rate(names) => (names, 0.0, Some(1.0 / LOWERED)),
-            Slowed::Raised(names) => (names, 0.0, Some(1.0 / RAISED)),
+            Slowed::Rate(names, rate) => (names, 0.0, Some(1.0 / rate)),
         };
         Some(Change { name: name.to_owned(), raises, added_us, factor })
     }

@@ -1,7 +1,6 @@
 //! What is changed of a running target for a trial, and unmade after it: injected faults, caps, quotas, the link, the commit.
 
 use super::{LiveRunner, device_number};
-use crate::harness::sizes::{LOWERED, RAISED};
 use crate::http::ask;
 use crate::sampler::Cap;
 use kv::Error;
@@ -58,18 +57,16 @@ impl LiveRunner<'_> {
 
     /// Caps the writes of `workload`, and makes `change`.
     pub(super) fn apply(&mut self, workload: &Workload, change: Option<&Change>) -> Result<(), Error> {
-        let lowered = if change.is_some_and(|change| change.name == "write_cap") { LOWERED } else { 1.0 };
+        let rate = |change: &Change| 1.0 / change.factor.unwrap_or(1.0);
+        let lowered = change.filter(|change| change.name == "write_cap").map_or(1.0, rate);
         self.cap_writes(workload.write_cap.map(|cap| (cap.0 as f64 * lowered) as u64))?;
         // Faults can be injected into our own server only.
         if self.in_round && matches!(self.target_run.subject.target, Target::Weir { .. }) {
             self.inject(false)?;
         }
         // A delay of 0 would be none.
-        let make = |change: &Change| {
-            let rate = if change.name == "server_quota" { RAISED } else { LOWERED };
-            self.set(&change.name, rate, (change.added_us.round() as u64).max(1))
-        };
-        change.map_or(Ok(()), make)
+        let added_us = |change: &Change| (change.added_us.round() as u64).max(1);
+        change.map_or(Ok(()), |change| self.set(&change.name, rate(change), added_us(change)))
     }
 
     /// Has what the change `name` is about have its rate times `factor`, or commits that wait so much longer.
