@@ -57,8 +57,8 @@ struct Started {
     servers: Vec<Listening>,
     /// Before databases that are cut off at some time.
     database_links: Vec<Link>,
-    /// Where the library is that is preloaded into the server.
-    shim: Option<TempDir>,
+    /// Where the libraries are that are preloaded into the servers.
+    shims: Vec<TempDir>,
     data: Vec<TempDir>,
     /// Where the server finds its stores.
     stores: Vec<String>,

@@ -95,7 +95,7 @@ impl LiveRunner<'_> {
         if delay.is_some() || is_broken {
             let shim = temporary_dir(&options.dir, "shim-")?;
             disk::preload(&mut command, delay.map(|delay| delay.0), is_broken, shim.path())?;
-            self.started.shim = Some(shim);
+            self.started.shims.push(shim);
         }
         let process = Process::weir(&mut command, cores, &options.dir.join(format!("{part}.log")))?;
         let Listening { mut process, lines, url } = Listening::wait(process, &options.stop)?;
