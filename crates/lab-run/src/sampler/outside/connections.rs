@@ -14,7 +14,7 @@ pub(super) fn connections(sockets: &[Socket], port: u16, own: &HashSet<u32>) -> 
     let of_server = || sockets.iter().filter(|of| of.local.port() == port);
     // A queue holds many connections. Where it is full, the kernel does not answer those that want to be in it.
     let queued: u32 = of_server().filter(|of| of.is_listener).map(|of| of.unread).sum();
-    let outside = sockets.iter().filter(|of| of.connects_to == Some(port)).count();
+    let outside = sockets.iter().filter(|of| of.is_connecting && of.peer.port() == port).count();
     seen.push(("accept_queue", f64::from(queued) + outside as f64));
     let open = || of_server().filter(|of| !of.is_listener);
     // A client that was answered and asked again in one tick of the kernel's clock has an answer due, as nearly all of them have.
@@ -32,7 +32,7 @@ pub(super) fn connections(sockets: &[Socket], port: u16, own: &HashSet<u32>) -> 
 fn waits(of: &Socket, port: u16, own: &HashSet<u32>) -> Option<&'static str> {
     let is_server = of.local.port() == port;
     match () {
-        () if of.is_listener || of.connects_to.is_some() => None,
+        () if of.is_listener || of.is_connecting => None,
         // Small segments wait until the one before them is acknowledged (Nagle), which the client puts off.
         () if is_server && of.unsent > 0 && of.unsent < of.segment => Some("held"),
         () if is_server && of.unsent > 0 => Some("sending"),
@@ -91,19 +91,8 @@ mod tests {
     use std::net::SocketAddr;
 
     fn socket(port: u16) -> Socket {
-        Socket {
-            local: SocketAddr::from(([127, 0, 0, 1], port)),
-            inode: 1,
-            is_listener: false,
-            connects_to: None,
-            unread: 0,
-            unsent: 0,
-            segment: 1448,
-            sent_last: None,
-            sent_ms_ago: 0,
-            sent_again: 0,
-            window_closed_us: 0,
-        }
+        let [local, peer] = [port, 0].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        Socket::between(local, peer)
     }
 
     #[test]
@@ -125,7 +114,7 @@ mod tests {
     #[test]
     fn clients_that_a_full_queue_leaves_outside_wait_to_be_accepted() {
         let listener = Socket { is_listener: true, unread: 5, ..socket(80) };
-        let outside = Socket { connects_to: Some(80), ..socket(40_000) };
+        let outside = Socket { is_connecting: true, peer: socket(80).local, ..socket(40_000) };
         let seen = connections(&[listener, outside, outside], 80, &HashSet::new());
         assert_eq!(seen, [("accept_queue", 7.0)]);
     }

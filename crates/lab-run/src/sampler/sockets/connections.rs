@@ -1,6 +1,6 @@
 //! Which connections lead to the target, which of them a sample asks for, and what it shows of all.
 
-use super::diag::{End, Source};
+use super::diag::{Socket, Source};
 use super::observed::Places;
 use lab_data::experiment::address;
 use rand_core::Rng;
@@ -64,7 +64,7 @@ pub(super) fn choose(known: &mut [Connection], rng: &mut impl Rng) -> Vec<(Socke
     known[..count].iter().map(ordered).collect()
 }
 
-fn connections(ends: &[End], listeners: &Listeners) -> Vec<Connection> {
+fn connections(ends: &[Socket], listeners: &Listeners) -> Vec<Connection> {
     let is_listener = |address: &SocketAddr| listeners.all().any(|of| of == address);
     let servers: HashSet<(SocketAddr, SocketAddr)> =
         ends.iter().filter(|end| is_listener(&end.local)).map(|end| (end.local, end.peer)).collect();
@@ -74,9 +74,9 @@ fn connections(ends: &[End], listeners: &Listeners) -> Vec<Connection> {
 
 /// The places of `known` connections of which some were sampled, and whether any of these is gone. `found` has both
 /// ends of each, one after the other in the order they were asked for.
-pub(super) fn places(found: &[Option<End>], known: usize, listeners: &Listeners) -> (Places, bool) {
+pub(super) fn places(found: &[Option<Socket>], known: usize, listeners: &Listeners) -> (Places, bool) {
     let mut places = Places::default();
-    let both = |pair: &[Option<End>]| Some([pair[0]?, pair[1]?]);
+    let both = |pair: &[Option<Socket>]| Some([pair[0]?, pair[1]?]);
     for pair in found.chunks_exact(2).filter_map(both) {
         places.connections += 1.0;
         // Where it was first seen. A request that is answered while its two ends are asked for is not two.
@@ -103,13 +103,17 @@ mod tests {
 
     /// Both ends of a connection from port `from` to port 80, as (unread, unacknowledged) of server and generator; the
     /// server's was sampled first.
-    fn pair(from: u16, server: (u32, u32), generator: (u32, u32)) -> [End; 2] {
+    fn pair(from: u16, server: (u32, u32), generator: (u32, u32)) -> [Socket; 2] {
         pair_to(80, from, server, generator)
     }
 
-    fn pair_to(to: u16, from: u16, server: (u32, u32), generator: (u32, u32)) -> [End; 2] {
+    fn pair_to(to: u16, from: u16, server: (u32, u32), generator: (u32, u32)) -> [Socket; 2] {
         let (client, target) = (local(from), local(to));
-        let end = |local, peer, (unread, unacknowledged)| End { local, peer, unread, unacknowledged };
+        let end = |local, peer, (unread, unacknowledged)| Socket {
+            unread,
+            unacknowledged,
+            ..Socket::between(local, peer)
+        };
         [end(target, client, server), end(client, target, generator)]
     }
 
@@ -122,9 +126,9 @@ mod tests {
     }
 
     /// The places of connections that were all sampled.
-    fn places_of(ends: &[End], listeners: &Listeners) -> Places {
+    fn places_of(ends: &[Socket], listeners: &Listeners) -> Places {
         let known = connections(ends, listeners);
-        let found: Vec<Option<End>> = ends.iter().copied().map(Some).collect();
+        let found: Vec<Option<Socket>> = ends.iter().copied().map(Some).collect();
         let (places, missing) = places(&found, known.len(), listeners);
         assert!(!missing);
         places
@@ -147,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_in_one_place() {
-        let mut ends: Vec<End> = [
+        let mut ends: Vec<Socket> = [
             pair(1001, (5, 0), (0, 0)),
             pair(1002, (5, 0), (0, 9000)),
             pair(1003, (0, 9000), (7, 0)),
@@ -178,7 +182,7 @@ mod tests {
     #[test]
     fn the_share_of_those_looked_at_stands_for_all_and_one_that_is_gone_for_none() {
         let seen = [pair(1001, (5, 0), (0, 0)), pair(1002, (0, 0), (0, 0))].concat();
-        let mut found: Vec<Option<End>> = seen.into_iter().map(Some).collect();
+        let mut found: Vec<Option<Socket>> = seen.into_iter().map(Some).collect();
         let (all_there, missing) = places(&found, 10, &listeners(80, 80));
         assert_eq!((all_there.server_unread, all_there.connections, missing), (5.0, 10.0, false));
         found.extend([None, Some(pair(1003, (0, 0), (5, 0))[1])]);

@@ -5,9 +5,7 @@
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::inet::nlas::Nla;
-use netlink_packet_sock_diag::inet::{
-    ExtensionFlags, InetRequest, InetResponse, InetResponseHeader, SocketId, StateFlags,
-};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
 use netlink_packet_sock_diag::{
     AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage, TCP_ESTABLISHED, TCP_LISTEN, TCP_SYN_SENT,
 };
@@ -22,15 +20,32 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// One end of an established connection. Addresses of IPv4 within IPv6 stand as IPv4.
+/// A socket, as one end of a connection. Addresses of IPv4 within IPv6 stand as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct End {
-    pub(super) local: SocketAddr,
-    pub(super) peer: SocketAddr,
-    /// Bytes that have arrived and were not read.
-    pub(super) unread: u32,
+pub(in crate::sampler) struct Socket {
+    pub(in crate::sampler) local: SocketAddr,
+    pub(in crate::sampler) peer: SocketAddr,
+    /// Its number, as in `/proc/PID/fd`.
+    pub(in crate::sampler) inode: u32,
+    pub(in crate::sampler) is_listener: bool,
+    /// Whether it wants to be connected, and no answer came yet.
+    pub(in crate::sampler) is_connecting: bool,
+    /// Bytes that have arrived and were not read; of a listener connections that were not accepted.
+    pub(in crate::sampler) unread: u32,
     /// Bytes that were written and not acknowledged by the other end, whether they were sent or not.
-    pub(super) unacknowledged: u32,
+    pub(in crate::sampler) unacknowledged: u32,
+    /// Bytes that were written and could not be sent yet. This and what follows is told by [`Source::sockets`] alone.
+    pub(in crate::sampler) unsent: u32,
+    /// How many go into one segment.
+    pub(in crate::sampler) segment: u32,
+    /// Whether the last data was sent, not received; `None` where both were in the same tick of the kernel's clock.
+    pub(in crate::sampler) sent_last: Option<bool>,
+    /// How long ago the last data was sent, in milliseconds.
+    pub(in crate::sampler) sent_ms_ago: u32,
+    /// Segments that were sent again, since the connection began.
+    pub(in crate::sampler) sent_again: u32,
+    /// Time in which the other end took no more, since then.
+    pub(in crate::sampler) window_closed_us: u64,
 }
 
 /// The kernel: a socket to ask it by.
@@ -65,29 +80,21 @@ impl Source {
     }
 
     /// The ends of all established connections with one of `ports` at one of them.
-    pub(super) fn all(&mut self, ports: &BTreeSet<u16>) -> io::Result<Vec<End>> {
-        let mut found = Vec::new();
-        self.dump(StateFlags::ESTABLISHED, ExtensionFlags::empty(), |of| found.push(End::of(&of.header)))?;
+    pub(super) fn all(&mut self, ports: &BTreeSet<u16>) -> io::Result<Vec<Socket>> {
+        let mut found = self.dump(StateFlags::ESTABLISHED, ExtensionFlags::empty())?;
         found.retain(|end| [end.local, end.peer].iter().any(|address| ports.contains(&address.port())));
         Ok(found)
     }
 
     /// All sockets that are connected, want to be or listen, with what the kernel counts of each.
     pub(in crate::sampler) fn sockets(&mut self) -> io::Result<Vec<Socket>> {
-        let mut found = Vec::new();
-        let states =
-            StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT | StateFlags::LISTEN | StateFlags::SYN_SENT;
-        self.dump(states, ExtensionFlags::INFO, |of| found.push(Socket::of(of)))?;
-        Ok(found)
+        let connected = StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT;
+        self.dump(connected | StateFlags::LISTEN | StateFlags::SYN_SENT, ExtensionFlags::INFO)
     }
 
-    /// Hears of all sockets in these states.
-    fn dump(
-        &mut self,
-        states: StateFlags,
-        extensions: ExtensionFlags,
-        mut hear: impl FnMut(&InetResponse),
-    ) -> io::Result<()> {
+    /// All sockets in these states.
+    fn dump(&mut self, states: StateFlags, extensions: ExtensionFlags) -> io::Result<Vec<Socket>> {
+        let mut found = Vec::new();
         // A server that listens on both families has its end of an IPv4 connection in the other.
         for (family, id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
             let mut question = Vec::new();
@@ -100,17 +107,19 @@ impl Source {
                     match answer.payload {
                         NetlinkPayload::Done(_) => break 'answers,
                         NetlinkPayload::Error(error) => return Err(error.to_io()),
-                        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(of)) => hear(&of),
+                        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(of)) => {
+                            found.push(Socket::of(&of));
+                        }
                         _ => {}
                     }
                 }
             }
         }
-        Ok(())
+        Ok(found)
     }
 
     /// The ends that `questions` ask for, in their order; `None` for one that is not there, or no longer established.
-    pub(super) fn sample(&mut self, questions: &Questions) -> io::Result<Vec<Option<End>>> {
+    pub(super) fn sample(&mut self, questions: &Questions) -> io::Result<Vec<Option<Socket>>> {
         let mut found = vec![None; questions.ends.len()];
         if found.is_empty() {
             // The kernel takes an empty message for a mistake.
@@ -128,7 +137,7 @@ impl Source {
                         if of.header.state == TCP_ESTABLISHED =>
                     {
                         // Where there is none, the kernel names the listener instead.
-                        let end = Some(End::of(&of.header));
+                        let end = Some(Socket::of(&of));
                         found[number] = end.filter(|end| (end.local, end.peer) == questions.ends[number]);
                     }
                     NetlinkPayload::Error(error)
@@ -184,45 +193,6 @@ impl Questions {
     }
 }
 
-impl End {
-    fn of(header: &InetResponseHeader) -> End {
-        let SocketId { source_port, destination_port, source_address, destination_address, .. } =
-            header.socket_id;
-        End {
-            local: SocketAddr::new(source_address.to_canonical(), source_port),
-            peer: SocketAddr::new(destination_address.to_canonical(), destination_port),
-            unread: header.recv_queue,
-            unacknowledged: header.send_queue,
-        }
-    }
-}
-
-/// A socket, and what the kernel counts of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sampler) struct Socket {
-    /// Its address here.
-    pub(in crate::sampler) local: SocketAddr,
-    /// Its number, as in `/proc/PID/fd`.
-    pub(in crate::sampler) inode: u32,
-    pub(in crate::sampler) is_listener: bool,
-    /// The port that it wants to be connected to, where no answer came yet.
-    pub(in crate::sampler) connects_to: Option<u16>,
-    /// Bytes that were not read; of a listener connections that were not accepted.
-    pub(in crate::sampler) unread: u32,
-    /// Bytes that were written and could not be sent yet.
-    pub(in crate::sampler) unsent: u32,
-    /// How many go into one segment.
-    pub(in crate::sampler) segment: u32,
-    /// Whether the last data was sent, not received; `None` where both were in the same tick of the kernel's clock.
-    pub(in crate::sampler) sent_last: Option<bool>,
-    /// How long ago the last data was sent, in milliseconds.
-    pub(in crate::sampler) sent_ms_ago: u32,
-    /// Segments that were sent again, since the connection began.
-    pub(in crate::sampler) sent_again: u32,
-    /// Time in which the other end took no more, since then.
-    pub(in crate::sampler) window_closed_us: u64,
-}
-
 impl Socket {
     /// Offsets are those of `struct tcp_info` in Linux `tcp.h`. What an old kernel does not tell is 0.
     fn of(response: &InetResponse) -> Socket {
@@ -240,18 +210,43 @@ impl Socket {
         };
         let since = [44, 52].map(|offset| number(offset).unwrap_or_default());
         let header = &response.header;
+        let id = &header.socket_id;
         Socket {
-            local: End::of(header).local,
+            local: SocketAddr::new(id.source_address.to_canonical(), id.source_port),
+            peer: SocketAddr::new(id.destination_address.to_canonical(), id.destination_port),
             inode: header.inode,
             is_listener: header.state == TCP_LISTEN,
-            connects_to: (header.state == TCP_SYN_SENT).then_some(header.socket_id.destination_port),
+            is_connecting: header.state == TCP_SYN_SENT,
             unread: header.recv_queue,
+            unacknowledged: header.send_queue,
             unsent: number(144).unwrap_or_default(),
             segment: number(16).unwrap_or_default(),
             sent_last: (since[0] != since[1]).then_some(since[0] < since[1]),
             sent_ms_ago: since[0],
             sent_again: number(100).unwrap_or_default(),
             window_closed_us: wide(176),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Socket {
+    /// One end of a connection on which nothing was sent.
+    pub(in crate::sampler) fn between(local: SocketAddr, peer: SocketAddr) -> Socket {
+        Socket {
+            local,
+            peer,
+            inode: 1,
+            is_listener: false,
+            is_connecting: false,
+            unread: 0,
+            unacknowledged: 0,
+            unsent: 0,
+            segment: 1448,
+            sent_last: None,
+            sent_ms_ago: 0,
+            sent_again: 0,
+            window_closed_us: 0,
         }
     }
 }
@@ -294,7 +289,7 @@ mod tests {
     }
 
     /// What `source` says of both ends, the server's first: among all with that port, and asked for.
-    fn both(source: &mut Source, client: &TcpStream) -> [(End, End); 2] {
+    fn both(source: &mut Source, client: &TcpStream) -> [(Socket, Socket); 2] {
         let (local, peer) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
         let ends = source.all(&[peer.port()].into()).unwrap();
         assert_eq!(ends.len(), 2, "{ends:?}");
