@@ -140,7 +140,7 @@ impl Tally {
 
 /// What came of a try under `plan`.
 pub fn judge(plan: &SearchPlan, tried: &SearchTrial) -> Outcome {
-    let Some(load) = tried.trial.load.as_ref().filter(|_| tried.trial.failure.is_none()) else {
+    let Some(load) = tried.trial.numbers() else {
         return Outcome::Missing(tried.trial.failure.clone().unwrap_or_else(|| "no numbers".to_owned()));
     };
     outcome(load, plan.error_ratio, load.latency.us_p99 <= plan.p99_us)

@@ -124,9 +124,7 @@ impl Block<'_> {
         let (target, options) = (self.name(), &self.target_run.options);
         let in_round = 1 + names.len();
         let total = numbers.len() * in_round;
-        let is_measured = |trial: &Trial| {
-            trial.failure.is_none() && trial.load.as_ref().is_some_and(|load| load.goodput_rps > 0.0)
-        };
+        let is_measured = |trial: &Trial| trial.numbers().is_some_and(|load| load.goodput_rps > 0.0);
         let is_same = |of: &&Trial| of.workload == workload.name && of.level == level && is_measured(of);
         let mut known = self.results.trials.iter().rev().find(is_same).cloned();
         for round in numbers.clone() {
