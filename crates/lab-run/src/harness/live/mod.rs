@@ -170,16 +170,16 @@ impl<'a> LiveRunner<'a> {
         if let Err(why) = fail(self, is_filled) {
             return planned.failed(why);
         }
-        let context = self.context();
+        let (context, urls, cores) = (self.context(), self.load_urls(), self.target_run.cores_of(GENERATOR));
+        let run = load::Run::new(options, planned, &urls, self.seed(), cores, &context);
         if !experiment.faults.is_empty() {
-            return self.run_with_faults(planned, &context);
+            return self.run_with_faults(run);
         }
-        let (urls, cores) = (self.load_urls(), self.target_run.cores_of(GENERATOR));
         let run = load::Run {
             is_filled: Cell::new(is_filled),
             started: &|pid| self.fleet.limits.take(GENERATOR, pid),
             filled: &|| fail(self, true),
-            ..load::Run::new(options, planned, &urls, self.seed(), cores, &context)
+            ..run
         };
         let (trial, is_filled) = (run.run(), run.is_filled.get());
         if is_filled {
@@ -195,11 +195,10 @@ impl<'a> LiveRunner<'a> {
     }
 
     /// The same on a fresh target, with the faults of the experiment beside it.
-    fn run_with_faults(&mut self, planned: &Planned, context: &Context) -> Trial {
-        let (TargetRun { experiment, subject, options, .. }, urls) = (self.target_run, self.load_urls());
-        let (seed, cores) = (self.seed(), self.target_run.cores_of(GENERATOR));
+    fn run_with_faults(&mut self, run: load::Run) -> Trial {
+        let TargetRun { experiment, subject, .. } = self.target_run;
         let (sender, window) = mpsc::channel();
-        let (faults, length) = (experiment.faults_of(subject), planned.length.window.0);
+        let (faults, length) = (experiment.faults_of(subject), run.planned.length.window.0);
         let processes: Vec<&mut Process> = self.processes().collect();
         let (trial, done) = thread::scope(|scope| {
             let breaking = scope.spawn(move || faults::carry_out(&faults, length, processes, &window));
@@ -209,7 +208,7 @@ impl<'a> LiveRunner<'a> {
                     // Nobody waits for it any more if a fault could not be made.
                     let _ = sender.send(());
                 },
-                ..load::Run::new(options, planned, &urls, seed, cores, context)
+                ..run
             };
             let trial = run.run();
             drop(sender);
