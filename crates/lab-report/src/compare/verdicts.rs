@@ -34,7 +34,7 @@ pub fn gate_junit(comparison: &Comparison, gate: &Gate) -> String {
             _ => format!("<system-out>{said}</system-out>"),
         };
         let class = xml(&format!("{}.{}", of.side, of.workload));
-        format!("    <testcase classname=\"{class}\" name=\"{}\">{body}</testcase>\n", xml(&name(of)))
+        format!("    <testcase classname=\"{class}\" name=\"{}\">{body}</testcase>\n", xml(&words(of).name))
     };
     let cases: String = gate.verdicts.iter().map(case).collect();
     let name = xml(&title_of_sides(comparison));
@@ -52,7 +52,7 @@ pub fn gate_headline(gate: &Gate) -> String {
     match (worse.as_slice(), with(Standing::Regression).next()) {
         ([first, others @ ..], Some(of)) => {
             let also = if others.is_empty() { String::new() } else { format!("; also {}", listed(others)) };
-            format!("regression: {first}: {}{also}", change(of))
+            format!("regression: {first}: {}{also}", words(of).change)
         }
         _ if gate.verdicts.is_empty() => "not comparable: no level counts on both sides".to_owned(),
         _ if !undecided.is_empty() => format!("undecided: {}", listed(&undecided)),
@@ -67,7 +67,8 @@ pub fn gate_headline(gate: &Gate) -> String {
 /// `goodput`; `goodput of get_popular` where there are several workloads.
 fn of_workload(gate: &Gate, of: &Verdict) -> String {
     let is_only = gate.verdicts.iter().all(|other| other.workload == of.workload);
-    if is_only { name(of) } else { format!("{} of {}", name(of), of.workload) }
+    let name = words(of).name;
+    if is_only { name } else { format!("{name} of {}", of.workload) }
 }
 
 /// `5 %`.
@@ -91,10 +92,10 @@ fn page(comparison: &Comparison, gate: &Gate) -> Document {
     let columns: Vec<Column<Verdict>> = vec![
         column("<workload", |of: &Verdict| Some(of.workload.clone())),
         column("<side", |of: &Verdict| (names.len() > 2).then(|| of.side.clone())),
-        column("<figure", |of: &Verdict| Some(name(of))),
-        column(names[0], |of: &Verdict| Some(values(of)[0].clone())),
-        column(others, |of: &Verdict| Some(values(of)[1].clone())),
-        column("ratio", |of: &Verdict| Some(ratio(of))),
+        column("<figure", |of: &Verdict| Some(words(of).name)),
+        column(names[0], |of: &Verdict| Some(words(of).values[0].clone())),
+        column(others, |of: &Verdict| Some(words(of).values[1].clone())),
+        column("ratio", |of: &Verdict| Some(words(of).ratio)),
         column("p", |of: &Verdict| Some(p(of, gate))),
         column("<verdict", |of: &Verdict| Some(said(of, gate))),
     ];
@@ -108,55 +109,63 @@ fn page(comparison: &Comparison, gate: &Gate) -> Document {
     }
 }
 
-/// The measure of a figure.
-fn measure(figure: &str) -> &'static Measure {
-    MEASURES.iter().find(|of| of.name == figure).expect("a verdict is about a row of the table")
+/// What a verdict is about.
+struct Words {
+    /// `goodput`.
+    name: String,
+    /// The first's, the side's.
+    values: [String; 2],
+    ratio: String,
+    /// By how much it differs, or why it does not count.
+    change: String,
 }
 
-/// `goodput`.
-fn name(of: &Verdict) -> String {
+fn words(of: &Verdict) -> Words {
     match &of.subject {
-        Subject::Figure { figure, .. } => measure(figure).label.to_owned(),
-        Subject::Level { clients, excluded, .. } => {
-            let what = match excluded {
-                Excluded::NoNumbers => "failed trials",
-                Excluded::Errors => "failed requests",
-                Excluded::OverCapacity => "trials over capacity",
+        Subject::Figure { figure, values, quotient, .. } => {
+            let measure = MEASURES.iter().find(|of| of.name == *figure);
+            let Measure { label, unit, kind, .. } = measure.expect("a verdict is about a row of the table");
+            let value = |value| match kind {
+                Kind::Latency => latency(Some(value)),
+                _ => format!("{} {unit}", short(value)),
             };
-            format!("{what} at {}", count(*clients, "client"))
+            let direction = if quotient.ratio > 1.0 { "higher" } else { "lower" };
+            Words {
+                name: (*label).to_owned(),
+                values: values.map(value),
+                ratio: ratio_of(quotient),
+                change: format!("{} {direction}", percent((quotient.ratio - 1.0).abs(), 1)),
+            }
         }
-    }
-}
-
-fn values(of: &Verdict) -> [String; 2] {
-    match &of.subject {
-        Subject::Figure { figure, values, .. } => values.map(|value| match measure(figure) {
-            Measure { kind: Kind::Latency, .. } => latency(Some(value)),
-            Measure { unit, .. } => format!("{} {unit}", short(value)),
-        }),
-        Subject::Level { excluded: Excluded::Errors, error_ratios, .. } => {
-            error_ratios.map(|share| share.map_or_else(String::new, |share| percent(share, 2)))
+        Subject::Level { clients, excluded, runs, excluded_runs, error_ratios } => {
+            let trials = excluded_runs.map(|excluded| format!("{excluded} of {}", count(*runs, "trial")));
+            let which = trials[1].clone();
+            let shares = error_ratios.map(|share| share.map_or_else(String::new, |share| percent(share, 2)));
+            let (what, values, change) = match excluded {
+                Excluded::NoNumbers => ("failed trials", trials, format!("{which} failed")),
+                Excluded::Errors if error_ratios[1].is_none() => {
+                    ("failed requests", shares, format!("no request was completed in {which}"))
+                }
+                Excluded::Errors => {
+                    let change =
+                        format!("{} of the requests failed; {which} had too many failures", shares[1]);
+                    ("failed requests", shares, change)
+                }
+                Excluded::OverCapacity => {
+                    let change = format!("not all requests that were due completed in {which}");
+                    ("trials over capacity", trials, change)
+                }
+            };
+            let name = format!("{what} at {}", count(*clients, "client"));
+            Words { name, values, ratio: String::new(), change }
         }
-        Subject::Level { runs, excluded_runs, .. } => {
-            excluded_runs.map(|excluded| format!("{excluded} of {}", count(*runs, "trial")))
-        }
-    }
-}
-
-fn ratio(of: &Verdict) -> String {
-    match &of.subject {
-        Subject::Figure { quotient, .. } => ratio_of(quotient),
-        Subject::Level { .. } => String::new(),
     }
 }
 
 /// The value and its ratio.
 fn in_words(of: &Verdict) -> String {
-    let [a, b] = values(of);
-    match ratio(of) {
-        ratio if ratio.is_empty() => b,
-        ratio => format!("{b}, base {a}, {ratio}"),
-    }
+    let Words { values: [a, b], ratio, .. } = words(of);
+    if ratio.is_empty() { b } else { format!("{b}, base {a}, {ratio}") }
 }
 
 /// The p-value, corrected for the number of figures.
@@ -170,30 +179,9 @@ fn p(of: &Verdict, gate: &Gate) -> String {
     }
 }
 
-/// By how much it differs, or why it does not count.
-fn change(of: &Verdict) -> String {
-    match &of.subject {
-        Subject::Figure { quotient: Quotient { ratio, .. }, .. } => {
-            let direction = if *ratio > 1.0 { "higher" } else { "lower" };
-            format!("{} {direction}", percent((ratio - 1.0).abs(), 1))
-        }
-        Subject::Level { excluded, runs, excluded_runs: [_, new], error_ratios: [_, share], .. } => {
-            let which = format!("{new} of {}", count(*runs, "trial"));
-            match excluded {
-                Excluded::NoNumbers => format!("{which} failed"),
-                Excluded::Errors if share.is_none() => format!("no request was completed in {which}"),
-                Excluded::Errors => {
-                    format!("{} of the requests failed; {which} had too many failures", values(of)[1])
-                }
-                Excluded::OverCapacity => format!("not all requests that were due completed in {which}"),
-            }
-        }
-    }
-}
-
 /// What is said of it, in words.
 fn said(of: &Verdict, gate: &Gate) -> String {
-    let (change, margin) = (change(of), margin(gate));
+    let (change, margin) = (words(of).change, margin(gate));
     match (of.standing, &of.subject) {
         (Standing::Regression, _) => format!("regression: {change}"),
         (Standing::Worse, _) => format!("worse: {change}, but by less than {margin}"),
