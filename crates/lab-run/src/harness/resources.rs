@@ -189,34 +189,22 @@ fn processors(placements: &[Placement], reading: &Reading, own: &[Resource]) -> 
         let under_quota = |part: &&str| {
             let gauge = format!("{part}.quota_cores");
             let quota = reading.gauges.get(&gauge).filter(|quota| **quota < cores)?;
-            Some(Resource { servers_gauge: Some(gauge), ..cpu(&[part], Share::Quota(*quota), own) })
+            Some(Resource { servers_gauge: Some(gauge), ..cpu(&[part], *quota, &[], own) })
         };
         let quotas: Vec<Resource> = parts.iter().filter_map(under_quota).collect();
         // Alone on its cores it can use no more of them than its quota.
         let is_whole = parts.len() > 1 || quotas.is_empty();
-        resources.extend(is_whole.then(|| cpu(&parts, Share::Cores(own_cores), own)));
+        resources.extend(is_whole.then(|| cpu(&parts, cores, own_cores, own)));
         resources.extend(quotas);
     }
     resources
 }
 
-/// What processor time parts may use.
-#[derive(Clone, Copy)]
-enum Share<'a> {
-    Cores(&'a [usize]),
-    Quota(f64),
-}
-
-/// Cores, or a quota. What clients hold while `parts` compute is among `own`; its queue is the scheduler's, and nobody counts whose it
-/// is.
-fn cpu(parts: &[&str], share: Share, own: &[Resource]) -> Resource {
-    let (servers, cores) = match share {
-        Share::Cores(cores) => (cores.len() as f64, cores),
-        Share::Quota(quota) => (quota, &[][..]),
-    };
-    let is_quota = matches!(share, Share::Quota(_));
+/// The processor time of `servers` cores: these `cores`, or none of their own where it is a quota. What clients hold while `parts`
+/// compute is among `own`; its queue is the scheduler's, and nobody counts whose it is.
+fn cpu(parts: &[&str], servers: f64, cores: &[usize], own: &[Resource]) -> Resource {
     let is_server = parts.iter().any(is_server);
-    let limit = match (is_server, parts.iter().any(is_database), is_quota) {
+    let limit = match (is_server, parts.iter().any(is_database), cores.is_empty()) {
         (true, _, false) => Limit::ServerCpu,
         (true, _, true) => Limit::ServerQuota,
         (false, true, false) => Limit::DatabaseCpu,
@@ -240,6 +228,7 @@ fn generator_of(placement: &Placement, reading: &Reading) -> Resource {
     let cores = placement.cores.len() as f64;
     let gauge = format!("{GENERATOR}.quota_cores");
     let quota = reading.gauges.get(&gauge).filter(|quota| **quota < cores && parts.len() == 1);
+    let (servers, cores) = quota.map_or((cores, &placement.cores[..]), |quota| (*quota, &[][..]));
     Resource {
         // It is started for each trial, so that only its trials tell.
         servers_gauge: (parts.len() == 1).then_some(gauge),
@@ -248,7 +237,7 @@ fn generator_of(placement: &Placement, reading: &Reading) -> Resource {
         // An answer that it has not read yet lies in its socket.
         waiting: vec![GENERATOR_UNREAD.to_owned()],
         serving: vec![format!("{GENERATOR}.cpu_secs")],
-        ..cpu(&parts, quota.map_or(Share::Cores(&placement.cores), |quota| Share::Quota(*quota)), &[])
+        ..cpu(&parts, servers, cores, &[])
     }
 }
 
