@@ -31,37 +31,25 @@ const LIST_EVERY: Duration = Duration::from_millis(500);
 /// Of more threads, so many are sampled.
 const THREADS_MAX: usize = 512;
 
-/// What a thread waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Waits {
-    /// It computes, or waits for a core.
-    Running,
-    /// For another thread: a lock, a condition, its turn.
-    Lock,
-    /// For a time to pass.
-    Sleep,
-    /// For a disk.
-    Disk,
-    /// For the answer of another service.
-    Downstream,
-    /// For its clients.
-    Idle,
-    /// For something else.
-    Other,
-}
+/// What a thread waits for, by the name of its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waits(&'static str);
 
 impl Waits {
-    fn name(self) -> &'static str {
-        match self {
-            Waits::Running => "running",
-            Waits::Lock => "lock",
-            Waits::Sleep => "sleep",
-            Waits::Disk => "disk",
-            Waits::Downstream => "downstream_threads",
-            Waits::Idle => "idle",
-            Waits::Other => "other",
-        }
-    }
+    /// It computes, or waits for a core.
+    const RUNNING: Waits = Waits("running");
+    /// For another thread: a lock, a condition, its turn.
+    const LOCK: Waits = Waits("lock");
+    /// For a time to pass.
+    const SLEEP: Waits = Waits("sleep");
+    /// For a disk.
+    const DISK: Waits = Waits("disk");
+    /// For the answer of another service.
+    const DOWNSTREAM: Waits = Waits("downstream_threads");
+    /// For its clients.
+    const IDLE: Waits = Waits("idle");
+    /// For something else.
+    const OTHER: Waits = Waits("other");
 }
 
 /// What was seen so far: thread-seconds and connection-seconds by name, and events.
@@ -126,17 +114,17 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
             may_read = true;
             match syscalls::parse(&text) {
                 // The kernel also says so of a thread that slept and went on while it was looked at, as one does that flushes often.
-                Some(Call::Known(Waits::Running)) if is_uninterruptible(pid, thread) => {
-                    *counts.entry(Waits::Disk.name()).or_default() += 1.0;
+                Some(Call::Known(Waits::RUNNING)) if is_uninterruptible(pid, thread) => {
+                    *counts.entry(Waits::DISK.0).or_default() += 1.0;
                 }
                 Some(Call::Timed(at, deadline)) => timed.push((pid, at, deadline)),
-                Some(call) => *counts.entry(waits(pid, call, port, &by_inode).name()).or_default() += 1.0,
+                Some(call) => *counts.entry(waits(pid, call, port, &by_inode).0).or_default() += 1.0,
                 None => {}
             }
         }
         for (pid, at, deadline) in &timed {
             let is_alone = timed.iter().filter(|(of, other, _)| (of, other) == (pid, at)).count() == 1;
-            *counts.entry(until(*pid, *deadline, is_alone).name()).or_default() += 1.0;
+            *counts.entry(until(*pid, *deadline, is_alone).0).or_default() += 1.0;
         }
         for (name, count) in connections(&sockets, port, &files.inodes) {
             *counts.entry(name).or_default() += count;
@@ -187,11 +175,11 @@ fn waits(pid: u32, call: Call, port: u16, sockets: &HashMap<u32, &Socket>) -> Wa
         Call::File(number) => of_file(pid, number, port, sockets),
         // Of one file the list is worth reading: so libraries wait that have a timeout.
         Call::Poll(list, 1) => match polled(pid, list).map(|number| of_file(pid, number, port, sockets)) {
-            Some(Waits::Downstream) => Waits::Downstream,
-            _ => Waits::Idle,
+            Some(Waits::DOWNSTREAM) => Waits::DOWNSTREAM,
+            _ => Waits::IDLE,
         },
-        Call::Poll(..) => Waits::Idle,
-        Call::Timed(..) => Waits::Lock,
+        Call::Poll(..) => Waits::IDLE,
+        Call::Timed(..) => Waits::LOCK,
     }
 }
 
@@ -202,9 +190,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// worker without work waits so for long, and others wait for a lock that may be theirs after some milliseconds: at one address.
 fn until(pid: u32, deadline: Deadline, is_alone: bool) -> Waits {
     match left(pid, deadline) {
-        Some(left) if left > SOON => Waits::Idle,
-        Some(_) if is_alone => Waits::Sleep,
-        _ => Waits::Lock,
+        Some(left) if left > SOON => Waits::IDLE,
+        Some(_) if is_alone => Waits::SLEEP,
+        _ => Waits::LOCK,
     }
 }
 
@@ -231,14 +219,14 @@ fn polled(pid: u32, list: u64) -> Option<u64> {
 }
 
 fn of_file(pid: u32, number: u64, port: u16, sockets: &HashMap<u32, &Socket>) -> Waits {
-    let Ok(target) = fs::read_link(format!("/proc/{pid}/fd/{number}")) else { return Waits::Other };
+    let Ok(target) = fs::read_link(format!("/proc/{pid}/fd/{number}")) else { return Waits::OTHER };
     let target = target.to_string_lossy();
     match (inode(&target), target.starts_with('/')) {
         (Some(inode), _) => match sockets.get(&inode) {
-            Some(socket) if socket.local.port() != port => Waits::Downstream,
-            _ => Waits::Idle,
+            Some(socket) if socket.local.port() != port => Waits::DOWNSTREAM,
+            _ => Waits::IDLE,
         },
-        (None, true) => Waits::Disk,
-        (None, false) => Waits::Other,
+        (None, true) => Waits::DISK,
+        (None, false) => Waits::OTHER,
     }
 }

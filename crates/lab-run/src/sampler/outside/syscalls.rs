@@ -37,7 +37,7 @@ const FUTEX: i64 = if cfg!(target_arch = "x86_64") { 202 } else { 98 };
 /// Reads `/proc/PID/task/TID/syscall`: the number of the call and its arguments.
 pub(super) fn parse(text: &str) -> Option<Call> {
     if text.starts_with("running") {
-        return Some(Call::Known(Waits::Running));
+        return Some(Call::Known(Waits::RUNNING));
     }
     let mut words = text.split_ascii_whitespace();
     let number: i64 = words.next()?.parse().ok()?;
@@ -55,14 +55,14 @@ pub(super) fn parse(text: &str) -> Option<Call> {
                 let is_of_day = operation & CLOCK_REALTIME > 0;
                 Call::Timed(at, Deadline { address: deadline, is_absolute, is_of_day })
             }
-            _ => Call::Known(Waits::Lock),
+            _ => Call::Known(Waits::LOCK),
         },
-        Some("sleep") => Call::Known(Waits::Sleep),
-        Some("flush") => Call::Known(Waits::Disk),
+        Some("sleep") => Call::Known(Waits::SLEEP),
+        Some("flush") => Call::Known(Waits::DISK),
         Some("file") => Call::File(*args.first()?),
         Some("poll") => Call::Poll(*args.first()?, *args.get(1)?),
-        Some("idle") => Call::Known(Waits::Idle),
-        _ => Call::Known(Waits::Other),
+        Some("idle") => Call::Known(Waits::IDLE),
+        _ => Call::Known(Waits::OTHER),
     })
 }
 
@@ -95,18 +95,18 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn a_call_is_known_by_its_number() {
         for (text, expected) in [
-            ("running", Call::Known(Waits::Running)),
-            ("202 0x55d0 0x80 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::Lock)),
+            ("running", Call::Known(Waits::RUNNING)),
+            ("202 0x55d0 0x80 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::LOCK)),
             (
                 "202 0x55d0 0x189 0x0 0x7fe0 0x0 0xffffffff 0x7ffe 0x7f16",
                 Call::Timed(0x55d0, Deadline { address: 0x7fe0, is_absolute: true, is_of_day: true }),
             ),
-            ("230 0x0 0x0 0x7fff 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::Sleep)),
+            ("230 0x0 0x0 0x7fff 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::SLEEP)),
             ("45 0x1f 0x5000 0x2000 0x0 0x0 0x0 0x7ffe 0x7f16", Call::File(31)),
             ("7 0x7ffe0 0x1 0xffff 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Poll(0x7ffe0, 1)),
-            ("232 0x4 0x0 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::Idle)),
-            ("74 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::Disk)),
-            ("-1 0x0 0x0", Call::Known(Waits::Other)),
+            ("232 0x4 0x0 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::IDLE)),
+            ("74 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::DISK)),
+            ("-1 0x0 0x0", Call::Known(Waits::OTHER)),
         ] {
             assert_eq!(parse(text), Some(expected), "{text}");
         }
