@@ -401,7 +401,7 @@ impl Session for CassandraSession {
         })
     }
 
-    fn begin_decision(&mut self) {
+    fn begin_decision(&mut self, _is_part: bool) {
         self.seen = Some(HashMap::new());
     }
 

@@ -207,7 +207,8 @@ pub trait Session: Send {
 
     /// What is read from here to the next write decides it: if that has changed meanwhile, the write fails with [`Kind::Retry`].
     /// Of a store that nobody owns, such a read answers a row that was removed as one that has expired: its version counts.
-    fn begin_decision(&mut self) {
+    /// `is_part`: the write is a part of the one before, which was refused.
+    fn begin_decision(&mut self, _is_part: bool) {
         // Nobody else writes the rows.
     }
 

@@ -35,8 +35,8 @@ impl Session for Confirmed {
         Box::pin(confirmed(&self.shared, self.session.read(keys)))
     }
 
-    fn begin_decision(&mut self) {
-        self.session.begin_decision();
+    fn begin_decision(&mut self, is_part: bool) {
+        self.session.begin_decision(is_part);
     }
 
     fn write_with<'a>(

@@ -260,7 +260,7 @@ async fn apply<'s>(
     let mut rows: BTreeMap<&Key, Option<Row>> =
         operations.iter().map(|operation| (&operation.key, None)).collect();
     let keys: Vec<Key> = rows.keys().map(|key| (*key).clone()).collect();
-    session.begin_decision();
+    session.begin_decision(false);
     let stored = read(session, &keys, ATOMIC_BYTES_MAX).await.map_err(|error| match error.kind() {
         // Nothing was sent to be written.
         Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),

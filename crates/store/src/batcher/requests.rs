@@ -121,12 +121,14 @@ impl Request for WriteRequest {
         }
         Box::pin(async move {
             let (mut left, mut outcome) = (VecDeque::from([groups]), Ok(Instant::now()));
+            let mut is_part = false;
             while let Some(groups) = left.pop_front() {
                 match &outcome {
-                    Ok(_) => outcome = commit(session, groups, shared, until, &mut left).await,
+                    Ok(_) => outcome = commit(session, groups, is_part, shared, until, &mut left).await,
                     // The session went meanwhile, and these were not sent.
                     Err(lost) => fail(groups, &Error::new(Kind::Unavailable, lost.to_string())),
                 }
+                is_part = true;
             }
             outcome.map(|answered| Ran { answered, bytes: 0 })
         })
@@ -138,13 +140,14 @@ fn fail(groups: Vec<batch::Group>, error: &Error) {
 }
 
 /// Commits the groups, one per key, together and answers their requests; says when. They wait until `until` for an atomic batch or
-/// a clear to end.
+/// a clear to end. `is_part`: they are the rest of a batch, or a part of one that was refused.
 ///
 /// What is to be sent after them goes unanswered to the front of `left`: what the rows that are written again leave no room for;
 /// and, if the store refuses one request, each key on its own, and then each request. The others must not suffer for it.
 async fn commit(
     session: &mut dyn Session,
     mut groups: Vec<batch::Group>,
+    is_part: bool,
     shared: &Shared,
     until: tokio::time::Instant,
     left: &mut VecDeque<Vec<batch::Group>>,
@@ -153,7 +156,7 @@ async fn commit(
     let Ok(_not_alone) = tokio::time::timeout_at(until, shared.writing.read()).await else {
         return Ok(answer_batch(|| fail(groups, &held_up("this one"))));
     };
-    let written = write(session, &mut groups, shared, left).await;
+    let written = write(session, &mut groups, is_part, shared, left).await;
     let written = written.map(|(found, events)| {
         // Made before the answers take the groups, and published after them: who is told finds the row.
         let events = events.map(|(ticket, stored)| {
@@ -211,6 +214,7 @@ type Sent<'s> = (Vec<Found>, Option<(Ticket<'s>, Option<EventBlock>)>);
 async fn write<'s>(
     session: &mut dyn Session,
     groups: &mut Vec<batch::Group>,
+    is_part: bool,
     shared: &'s Shared,
     left: &mut VecDeque<Vec<batch::Group>>,
 ) -> Result<Sent<'s>, Error> {
@@ -226,7 +230,7 @@ async fn write<'s>(
     shared.status.borrow().epoch()?;
     let mut tries = 0;
     loop {
-        session.begin_decision();
+        session.begin_decision(is_part);
         let (mut rows, mut unread) = (Vec::new().into_iter(), &conditional[..]);
         let (mut decided, mut again_bytes) = (0, 0);
         for group in &mut *groups {

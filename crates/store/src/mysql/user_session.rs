@@ -212,7 +212,7 @@ impl Session for UserTableSession {
         })
     }
 
-    fn begin_decision(&mut self) {
+    fn begin_decision(&mut self, _is_part: bool) {
         self.seen.begin();
     }
 

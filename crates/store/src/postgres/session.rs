@@ -3,10 +3,9 @@
 use super::super::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 use crate::sql::{self, Failure, Meaning, Setup, Step};
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
@@ -48,8 +47,6 @@ const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, tru
 /// A write that timed out is sent again key by key. What it was of has waited for locks once, and hardly waits again: else a batch
 /// would take as many timeouts as it has locked rows.
 const LOCK_WAIT_AGAIN: &str = "SET lock_timeout = 10";
-/// For how long after the last one that timed out; then it is another request.
-const WAITED_FOR: Duration = Duration::from_secs(1);
 
 /// What a session over any table has: its connection.
 pub(super) struct Base {
@@ -58,58 +55,36 @@ pub(super) struct Base {
     ended: JoinHandle<String>,
     /// Reads events, once some were asked for.
     events: Option<Statement>,
-    /// Whether a timeout of the database has cut a statement short.
+    /// Whether a timeout of the database has cut this write short, or the one that it is a part of.
     timed_out: AtomicBool,
-    /// The keys of a write that timed out, and when that was, or one of its parts.
-    waited: Option<(Instant, HashSet<Key>)>,
 }
 
 impl Base {
     pub(super) fn new(shown: Arc<str>, client: Client, ended: JoinHandle<String>) -> Base {
-        Base { shown, client, ended, events: None, timed_out: AtomicBool::new(false), waited: None }
+        Base { shown, client, ended, events: None, timed_out: AtomicBool::new(false) }
     }
 
-    /// Begins a write; whether it is part of one that timed out.
-    pub(super) async fn begin_write(&mut self, writes: &[Write]) -> bool {
-        self.timed_out.store(false, Relaxed);
-        let is_part = |(at, keys): &mut (Instant, HashSet<Key>)| {
-            at.elapsed() < WAITED_FOR && writes.iter().all(|write| keys.contains(&write.key))
-        };
-        self.waited = self.waited.take_if(is_part);
-        if self.waited.is_some() {
+    /// Begins a write. `is_part`: of the one before.
+    pub(super) fn begin_write(&mut self, is_part: bool) {
+        *self.timed_out.get_mut() &= is_part;
+    }
+
+    /// Before the statements of a write: if it is a part of one that timed out, it does not wait as long again. Whether it is.
+    pub(super) async fn hurry(&self) -> bool {
+        let hurries = self.timed_out.load(Relaxed);
+        if hurries {
             // Should that fail, it waits as long as before; or the connection is gone, which is noticed next.
             let _ = self.client.batch_execute(LOCK_WAIT_AGAIN).await;
         }
-        self.waited.is_some()
+        hurries
     }
 
-    /// Ends a write that came to this.
-    pub(super) async fn end_write<T>(
-        &mut self,
-        writes: &[Write],
-        is_part: bool,
-        written: Result<T, Error>,
-    ) -> Result<T, Error> {
-        let has_ended = written.as_ref().is_err_and(|error| error.kind().ends_session());
-        if is_part && !has_ended {
+    /// After them: what comes next may wait as long as ever.
+    pub(super) async fn end_hurry<T>(&self, written: &Result<T, Error>) {
+        if !written.as_ref().is_err_and(|error| error.kind().ends_session()) {
             // As above.
             let _ = self.client.batch_execute("RESET lock_timeout").await;
         }
-        if let ([alone], Some((_, keys))) = (writes, &mut self.waited) {
-            // What comes next for this key is another request.
-            keys.remove(&alone.key);
-        }
-        if written.is_err() && self.timed_out.load(Relaxed) {
-            match &mut self.waited {
-                Some((at, _)) => *at = Instant::now(),
-                None if writes.len() > 1 => {
-                    let keys = writes.iter().map(|write| write.key.clone()).collect();
-                    self.waited = Some((Instant::now(), keys));
-                }
-                None => {}
-            }
-        }
-        written
     }
 
     /// Lists by the statement for rows that have not expired, or by that for those that have.
@@ -369,15 +344,22 @@ impl Session for PostgresSession {
         })
     }
 
+    fn begin_decision(&mut self, is_part: bool) {
+        self.base.begin_write(is_part);
+    }
+
     fn write_with<'a>(
         &'a mut self,
         writes: &'a [Write],
         events: Option<&'a EventBlock>,
     ) -> Answer<'a, Vec<Found>> {
         Box::pin(async move {
-            let is_part = self.base.begin_write(writes).await;
+            let hurries = self.base.hurry().await;
             let written = self.write_now(writes, events).await;
-            self.base.end_write(writes, is_part, written).await
+            if hurries {
+                self.base.end_hurry(&written).await;
+            }
+            written
         })
     }
 

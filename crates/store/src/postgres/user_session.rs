@@ -209,7 +209,8 @@ impl Session for UserTableSession {
         })
     }
 
-    fn begin_decision(&mut self) {
+    fn begin_decision(&mut self, is_part: bool) {
+        self.base.begin_write(is_part);
         self.seen.begin();
     }
 
@@ -219,10 +220,13 @@ impl Session for UserTableSession {
         events: Option<&'a EventBlock>,
     ) -> Answer<'a, Vec<Found>> {
         Box::pin(async move {
-            let is_part = self.base.begin_write(writes).await;
+            let hurries = self.base.hurry().await;
             let found = self.write_now(writes, events).await;
             self.seen.end();
-            self.base.end_write(writes, is_part, found).await
+            if hurries {
+                self.base.end_hurry(&found).await;
+            }
+            found
         })
     }
 
