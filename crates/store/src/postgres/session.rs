@@ -210,16 +210,8 @@ pub(super) struct PostgresSession {
     put: Statement,
     delete: Statement,
     put_and_delete: Statement,
-    /// The same with events, once there are any.
-    with_events: Option<WithEvents>,
-}
-
-struct WithEvents {
-    put: Statement,
-    delete: Statement,
-    put_and_delete: Statement,
-    /// Without a write.
-    alone: Statement,
+    /// The same with events, once there are any, also where nothing is put or deleted.
+    with_events: Option<Statement>,
 }
 
 impl PostgresSession {
@@ -257,25 +249,13 @@ impl PostgresSession {
         rows_of(keys, &found)
     }
 
-    /// Prepares the statements that keep events.
+    /// Prepares the statement that keeps events.
     async fn prepare_events(&mut self) -> Result<(), tokio_postgres::Error> {
-        if self.with_events.is_some() {
-            return Ok(());
+        if self.with_events.is_none() {
+            let kept = format!("kept AS ({ADD_EVENTS} VALUES ($8::bigint, $9::bigint, $10::bytea))");
+            let statement = put_and_delete().replacen("WITH", &format!("WITH {kept},"), 1);
+            self.with_events = Some(self.base.client.prepare(&statement).await?);
         }
-        let kept = |first: usize| {
-            let (id, at, body) = (first, first + 1, first + 2);
-            format!("kept AS ({ADD_EVENTS} VALUES (${id}::bigint, ${at}::bigint, ${body}::bytea))")
-        };
-        let put = format!("WITH {} {PUT}", kept(7));
-        let delete = format!("WITH {} {DELETE}", kept(2));
-        let put_and_delete = put_and_delete().replacen("WITH", &format!("WITH {},", kept(8)), 1);
-        let alone = format!("{ADD_EVENTS} VALUES ($1, $2, $3) RETURNING ''::bytea AS key, true AS present");
-        self.with_events = Some(WithEvents {
-            put: self.base.client.prepare(&put).await?,
-            delete: self.base.client.prepare(&delete).await?,
-            put_and_delete: self.base.client.prepare(&put_and_delete).await?,
-            alone: self.base.client.prepare(&alone).await?,
-        });
         Ok(())
     }
 
@@ -293,20 +273,9 @@ impl PostgresSession {
         let (puts, Columns { keys, gone, .. }) = (columns.puts(), &columns);
         let block = events.map(|block| (block.id as i64, block.at.0 as i64, &*block.body));
         let changed = match (keys.is_empty(), gone.is_empty()) {
-            _ if let (Some((id, at, body)), Some(with)) = (&block, &self.with_events) => {
-                let kept: [&(dyn ToSql + Sync); 3] = [id, at, body];
-                let gone: &(dyn ToSql + Sync) = gone;
-                match (keys.is_empty(), writes.len() > keys.len()) {
-                    (true, false) => self.base.client.query(&with.alone, &kept).await,
-                    (false, false) => self.base.client.query(&with.put, &[&puts[..], &kept].concat()).await,
-                    (true, true) => {
-                        self.base.client.query(&with.delete, &[&[gone], &kept[..]].concat()).await
-                    }
-                    (false, true) => {
-                        let all = [&puts[..], &[gone], &kept].concat();
-                        self.base.client.query(&with.put_and_delete, &all).await
-                    }
-                }
+            _ if let (Some((id, at, body)), Some(with_events)) = (&block, &self.with_events) => {
+                let all = [&puts[..], &[gone as &(dyn ToSql + Sync), id, at, body]].concat();
+                self.base.client.query(with_events, &all).await
             }
             (true, true) => return Ok(Vec::new()),
             // Cheaper than arrays of one.
