@@ -134,9 +134,9 @@ impl Postgres {
     async fn connect(&self, mut config: Config) -> Setup<(Client, Connection<Socket, tls::Stream>)> {
         let failed = |why| Error::new(Kind::Config, format!("cannot reach store {}: {why}", self.shown));
         let connector = self.tls.connector().map_err(failed)?;
-        let mut first_failure = None;
-        for attempt in self.tls.tries() {
-            config.ssl_mode(attempt.mode);
+        let (mut first_failure, tries) = (None, self.tls.tries());
+        for mode in tries {
+            config.ssl_mode(*mode);
             let error = match config.connect(connector.clone()).await {
                 Ok(connected) => return Ok(connected),
                 Err(error) => error,
@@ -150,9 +150,9 @@ impl Postgres {
                 None => error.into(),
             };
             match first_failure.take() {
-                None if attempt.may_fail && may_differ => first_failure = Some(failure),
+                None if tries.len() > 1 && may_differ => first_failure = Some(failure),
                 // What failed with TLS says more, unless there is none.
-                Some(first) if attempt.mode == SslMode::Disable || offers_none => return Err(first),
+                Some(first) if *mode == SslMode::Disable || offers_none => return Err(first),
                 _ => return Err(failure),
             }
         }

@@ -61,14 +61,6 @@ pub(super) struct Tls {
     pub(super) given: Vec<(&'static str, String)>,
 }
 
-/// What one try to connect does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Try {
-    pub(super) mode: SslMode,
-    /// Another one may follow.
-    pub(super) may_fail: bool,
-}
-
 impl Tls {
     /// What the parameters of `url` say, which are no longer in it. `is_local`: its host is a socket of this machine.
     pub(super) fn of(url: &mut StoreUrl, is_local: bool) -> Result<Tls, String> {
@@ -124,19 +116,12 @@ impl Tls {
     }
 
     /// What to try, one after the other.
-    pub(super) fn tries(&self) -> &'static [Try] {
-        const fn once(mode: SslMode) -> Try {
-            Try { mode, may_fail: false }
-        }
+    pub(super) fn tries(&self) -> &'static [SslMode] {
         match self.mode {
-            Mode::Disable => const { &[once(SslMode::Disable)] },
-            Mode::Allow => {
-                const { &[Try { mode: SslMode::Disable, may_fail: true }, once(SslMode::Require)] }
-            }
-            Mode::Prefer => {
-                const { &[Try { mode: SslMode::Prefer, may_fail: true }, once(SslMode::Disable)] }
-            }
-            _ => const { &[once(SslMode::Require)] },
+            Mode::Disable => &[SslMode::Disable],
+            Mode::Allow => &[SslMode::Disable, SslMode::Require],
+            Mode::Prefer => &[SslMode::Prefer, SslMode::Disable],
+            _ => &[SslMode::Require],
         }
     }
 
