@@ -2,7 +2,7 @@
 //!
 //! A key's hash chooses its queue, and a queue's own worker takes from it. Where a flush is slow, one that serves all is worth
 //! more than two that take turns: a worker may hand its queue over to the first one, and has it back when the first one
-//! releases it. Each side does its part of that only while it has nothing taken or in flight, so a key is in one worker at a time.
+//! releases it. Each side does its part of that only while it has nothing in flight, so a key is in one worker at a time.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -30,8 +30,6 @@ pub(super) struct Consumer<R> {
 
 struct Queue<R> {
     waiting: Mutex<Line<R>>,
-    /// What its worker has taken, but not sent, while a batch is in flight.
-    aside: Mutex<VecDeque<Queued<R>>>,
     /// The length of `waiting`.
     len: AtomicUsize,
     /// Requests in its worker's batch.
@@ -58,20 +56,11 @@ struct Line<R> {
     bytes: usize,
 }
 
-impl<R> Line<R> {
-    fn pop_front_if(&mut self, holds: impl FnOnce(&Queued<R>) -> bool) -> Option<Queued<R>> {
-        let queued = self.requests.pop_front_if(|queued| holds(queued))?;
-        self.bytes -= queued.bytes;
-        Some(queued)
-    }
-}
-
 impl<R> Queues<R> {
     /// So many queues, and their store workers' sides.
     pub(super) fn new(count: usize) -> (Queues<R>, Vec<Consumer<R>>) {
         let queue = || Queue {
             waiting: Mutex::new(Line { requests: VecDeque::new(), bytes: 0 }),
-            aside: Mutex::default(),
             len: AtomicUsize::new(0),
             in_flight: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
@@ -109,10 +98,10 @@ impl<R> Queues<R> {
 
     /// Whether nothing waits and nothing is in a batch.
     pub(super) fn is_idle(&self) -> bool {
-        // What is no longer counted in the one is in the other, maybe of another queue. Twice: a hand-over puts back what was taken.
+        // What is no longer counted in the one is in the other, maybe of another queue.
         let is_empty = |queue: &Queue<R>| queue.len.load(Acquire) == 0;
-        let has_none = |queue: &Queue<R>| queue.in_flight.load(Acquire) == 0 && queue.aside.lock().is_empty();
-        (0..2).all(|_| self.0.iter().all(is_empty) && self.0.iter().all(has_none))
+        let has_none = |queue: &Queue<R>| queue.in_flight.load(Acquire) == 0;
+        self.0.iter().all(is_empty) && self.0.iter().all(has_none)
     }
 
     /// Whether the first worker takes from a queue that is not its own.
@@ -177,44 +166,27 @@ impl<R> Waiting<R> {
 
     /// Removes the requests that have waited longer than `most`.
     pub(super) fn late(&self, most: Duration) -> Vec<Queued<R>> {
-        let now = Instant::now();
-        let mut late = Vec::new();
-        let is_late = |queued: &Queued<R>| now.saturating_duration_since(queued.since) > most;
-        for queue in self.0.iter() {
-            // The first one has waited longest.
-            late.extend(queue.take_first(is_late));
-            // What is aside may be of several queues, and then in no order.
-            let mut aside = queue.aside.lock();
-            for _ in 0..aside.len() {
-                let Some(queued) = aside.pop_front() else { break };
-                if is_late(&queued) { late.push(queued) } else { aside.push_back(queued) }
-            }
-        }
+        let (now, mut late) = (Instant::now(), Vec::new());
+        // The first one of a queue has waited longest.
+        let mut is_late = |queued: &Queued<R>| now.saturating_duration_since(queued.since) > most;
+        self.0.iter().for_each(|queue| queue.take_while(&mut is_late, &mut late));
         late
     }
 }
 
 impl<R> Queue<R> {
-    fn take(&self, taken: &mut VecDeque<Queued<R>>, most: usize) {
+    /// Moves the first requests to the end of `taken`, as long as `wanted` holds for the next one.
+    fn take_while(&self, wanted: &mut impl FnMut(&Queued<R>) -> bool, taken: &mut Vec<Queued<R>>) {
         if self.len.load(Relaxed) == 0 {
             return;
         }
         let mut waiting = self.waiting.lock();
         let Line { requests, bytes } = &mut *waiting;
-        let count = requests.len().min(most.saturating_sub(taken.len()));
-        taken.extend(requests.drain(..count).inspect(|queued| *bytes -= queued.bytes));
-        self.len.store(requests.len(), Release);
-    }
-
-    /// Takes the first requests for which `wanted` holds.
-    fn take_first(&self, wanted: impl Fn(&Queued<R>) -> bool) -> Vec<Queued<R>> {
-        let mut waiting = self.waiting.lock();
-        let mut first = Vec::new();
-        while let Some(queued) = waiting.pop_front_if(&wanted) {
-            first.push(queued);
+        while let Some(queued) = requests.pop_front_if(|queued| wanted(queued)) {
+            *bytes -= queued.bytes;
+            taken.push(queued);
         }
-        self.len.store(waiting.requests.len(), Relaxed);
-        first
+        self.len.store(requests.len(), Release);
     }
 
     /// Makes it its own worker's again. Only the first worker does so.
@@ -240,29 +212,33 @@ impl<R> Consumer<R> {
             && (self.index == 0 || self.index == index)
     }
 
-    /// Whether nothing waits for this worker.
-    pub(super) fn is_empty(&self) -> bool {
-        !(0..self.queues.len()).any(|index| self.serves(index) && self.queues[index].len.load(Relaxed) > 0)
+    /// How many requests wait for this worker.
+    pub(super) fn len(&self) -> usize {
+        let served = (0..self.queues.len()).filter(|index| self.serves(*index));
+        served.map(|index| self.queues[index].len.load(Relaxed)).sum()
     }
 
-    /// Moves what waits for this worker to the end of `taken`, until that holds `most`.
-    pub(super) fn take(&mut self, taken: &mut VecDeque<Queued<R>>, most: usize) {
+    /// Takes the first requests that wait for this worker, as long as `wanted` holds for the next one.
+    pub(super) fn take(&mut self, mut wanted: impl FnMut(&Queued<R>) -> bool) -> Vec<Queued<R>> {
         // Before the queue's length falls: a hand-over waits for both.
-        self.in_flight(taken.len() + 1);
-        let count = self.queues.len();
+        self.in_flight(1);
+        let (count, mut taken) = (self.queues.len(), Vec::new());
         self.turn = (self.turn + 1) % count;
         for index in (0..count).map(|index| (index + self.turn) % count) {
             if self.serves(index) {
-                self.queues[index].take(taken, most);
+                self.queues[index].take_while(&mut wanted, &mut taken);
             }
         }
         self.in_flight(taken.len());
+        taken
     }
 
     /// Takes the first requests from this worker's own queue for which `wanted` holds, also if another worker serves it: for a
     /// worker that only refuses.
-    pub(super) fn take_own(&self, wanted: impl Fn(&Queued<R>) -> bool) -> Vec<Queued<R>> {
-        self.own().take_first(wanted)
+    pub(super) fn take_own(&self, mut wanted: impl FnMut(&Queued<R>) -> bool) -> Vec<Queued<R>> {
+        let mut taken = Vec::new();
+        self.own().take_while(&mut wanted, &mut taken);
+        taken
     }
 
     /// Waits until there may be something to take, or the queues may be closed.
@@ -272,7 +248,7 @@ impl<R> Consumer<R> {
 
     /// Whether nothing can be queued any more, and nothing is left: neither for this worker nor in its own queue.
     pub(super) fn is_over(&self) -> bool {
-        self.is_closed() && self.own().len.load(Relaxed) == 0 && self.is_empty()
+        self.is_closed() && self.own().len.load(Relaxed) == 0 && self.len() == 0
     }
 
     /// Whether nothing can be queued any more.
@@ -280,54 +256,31 @@ impl<R> Consumer<R> {
         self.own().is_closed.load(Acquire)
     }
 
-    /// Lays aside what was taken and not sent, for as long as a batch is in flight; whether there is anything.
-    pub(super) fn lay_aside(&self, taken: &mut VecDeque<Queued<R>>) -> bool {
-        let any = !taken.is_empty();
-        if any {
-            std::mem::swap(taken, &mut *self.own().aside.lock());
-        }
-        any
-    }
-
-    /// Takes back what was laid aside and did not wait too long meanwhile.
-    pub(super) fn take_back(&self, taken: &mut VecDeque<Queued<R>>) {
-        std::mem::swap(taken, &mut *self.own().aside.lock());
-    }
-
     /// Says how many requests this worker has taken.
     pub(super) fn in_flight(&self, requests: usize) {
         self.own().in_flight.store(requests, Release);
     }
 
-    /// From now on the first worker takes from this worker's queue, and what is in `taken`. Nothing may be in flight.
+    /// From now on the first worker takes from this worker's queue. Nothing may be in flight.
     ///
     /// Whether it does: the first worker keeps its own queue, and once it has ended it takes no other.
-    pub(super) fn hand_over(&self, taken: &mut VecDeque<Queued<R>>) -> bool {
+    pub(super) fn hand_over(&self) -> bool {
         if self.index == 0 {
             return false;
         }
-        let own = self.own();
         {
-            let mut waiting = own.waiting.lock();
-            if own.first_ended.load(Relaxed) {
+            let _waiting = self.own().waiting.lock();
+            if self.own().first_ended.load(Relaxed) {
                 return false;
             }
-            while let Some(queued) = taken.pop_back() {
-                waiting.bytes += queued.bytes;
-                waiting.requests.push_front(queued);
-            }
-            own.len.store(waiting.requests.len(), Relaxed);
-            own.is_handed_over.store(true, Release);
+            self.own().is_handed_over.store(true, Release);
         }
-        self.in_flight(0);
         self.queues[0].notify.notify_one();
         true
     }
 
-    /// Gives all queues back to their workers, if this is the first one. Nothing may be in flight, nor in `taken`: it may be of
-    /// another worker's queue, which would then have a key in two batches.
-    pub(super) fn release(&self, taken: &VecDeque<Queued<R>>) {
-        assert!(taken.is_empty(), "a queue is given back only with all that was taken from it");
+    /// Gives all queues back to their workers, if this is the first one. Nothing may be in flight.
+    pub(super) fn release(&self) {
         if self.index == 0 {
             self.queues[1..].iter().for_each(Queue::give_back);
         }
@@ -356,9 +309,7 @@ mod tests {
     const MOST: (usize, usize) = (10, 100);
 
     fn taken(consumer: &mut Consumer<u32>) -> Vec<u32> {
-        let mut taken = VecDeque::new();
-        consumer.take(&mut taken, 100);
-        taken.into_iter().map(|queued| queued.request).collect()
+        consumer.take(|_| true).into_iter().map(|queued| queued.request).collect()
     }
 
     #[test]
@@ -368,14 +319,11 @@ mod tests {
         push(0, 1);
         push(1, 2);
         assert_eq!(taken(&mut consumers[0]), [1]);
-        // The second worker has taken one, which it gives back in its place.
-        let mut rest = VecDeque::new();
-        consumers[1].take(&mut rest, 1);
         push(1, 3);
-        assert!(!consumers[0].hand_over(&mut rest) && consumers[1].hand_over(&mut rest));
+        assert!(!consumers[0].hand_over() && consumers[1].hand_over());
         assert_eq!((taken(&mut consumers[1]), taken(&mut consumers[0])), (vec![], vec![2, 3]));
         push(1, 4);
-        consumers[0].release(&VecDeque::new());
+        consumers[0].release();
         assert_eq!((taken(&mut consumers[0]), taken(&mut consumers[1])), (vec![], vec![4]));
     }
 
@@ -391,17 +339,15 @@ mod tests {
         assert!(queues.is_idle());
     }
 
-    /// The first worker counts what it takes of another's queue, and a hand-over puts what was taken back.
+    /// The first worker counts what it takes of another's queue.
     #[test]
     fn what_is_handed_over_is_not_idle() {
         for _ in 0..2000 {
             let (queues, mut consumers) = Queues::new(2);
             assert!(queues.push(1, 1, 1, MOST).is_ok());
             let moved = std::thread::spawn(move || {
-                let mut rest = VecDeque::new();
-                consumers[1].take(&mut rest, 1);
-                consumers[1].hand_over(&mut rest);
-                consumers[0].take(&mut rest, 1);
+                consumers[1].hand_over();
+                consumers[0].take(|_| true);
             });
             while !moved.is_finished() {
                 assert!(!queues.is_idle());
@@ -412,13 +358,12 @@ mod tests {
     #[test]
     fn a_first_worker_that_has_ended_gives_back_what_it_got_and_gets_nothing_more() {
         let (queues, mut consumers) = Queues::new(2);
-        let mut rest = VecDeque::new();
-        assert!(queues.push(1, 1, 1, MOST).is_ok() && consumers[1].hand_over(&mut rest));
+        assert!(queues.push(1, 1, 1, MOST).is_ok() && consumers[1].hand_over());
         consumers[0].end();
-        consumers[1].take(&mut rest, 1);
-        assert!(!consumers[1].hand_over(&mut rest));
+        assert_eq!(taken(&mut consumers[1]), [1]);
+        assert!(!consumers[1].hand_over());
         assert!(queues.push(1, 2, 1, MOST).is_ok());
-        assert_eq!((rest.len(), taken(&mut consumers[1])), (1, vec![2]));
+        assert_eq!(taken(&mut consumers[1]), [2]);
     }
 
     #[test]
@@ -436,7 +381,6 @@ mod tests {
     #[test]
     fn a_queue_is_full_by_bytes_too_and_has_room_again_whichever_way_they_go() {
         let (queues, mut consumers) = Queues::new(2);
-        let mut rest = VecDeque::new();
         let fill = |request| {
             // A large one is taken as long as there is any room.
             assert!(
@@ -449,9 +393,8 @@ mod tests {
         fill(3);
         assert_eq!(queues.waiting().late(Duration::ZERO).len(), 2);
         fill(5);
-        // Those that were taken and given back count again.
-        consumers[1].take(&mut rest, 2);
-        assert!(consumers[1].hand_over(&mut rest));
+        // Those that are handed over count as before.
+        assert!(consumers[1].hand_over());
         assert_eq!(queues.push(1, 7, 1, MOST), Err(7));
         assert_eq!(taken(&mut consumers[0]), [5, 6]);
         fill(8);

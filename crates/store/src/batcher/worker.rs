@@ -5,7 +5,6 @@ use super::queue::{Consumer, Queued, Queues, Waiting};
 use super::{Batching, Shared, Status, WorkerMeters, confirmed, overloaded, start_thread};
 use crate::{Answer, Error, Kind, Session};
 use kv::faults::{self, Fault};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
@@ -70,7 +69,7 @@ pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) 
     let mut threads = Vec::new();
     for (index, queue) in consumers.into_iter().enumerate() {
         let (shared, last) = (Arc::clone(shared), LastBatch::before_any::<R>());
-        let worker = StoreWorker { shared, queue, taken: VecDeque::new(), last };
+        let worker = StoreWorker { shared, queue, last };
         let name = format!("{name}-{index}");
         threads.push(start_thread(&name, move |runtime| runtime.block_on(worker.run()))?);
     }
@@ -80,8 +79,6 @@ pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) 
 struct StoreWorker<R> {
     shared: Arc<Shared>,
     queue: Consumer<R>,
-    /// Taken from the queue, but not yet in a batch.
-    taken: VecDeque<Queued<R>>,
     last: LastBatch,
 }
 
@@ -213,12 +210,9 @@ impl<R: Request> StoreWorker<R> {
                 Break::Status
             }
         };
-        // Never sent. The store may be back before this worker refuses anything, and some of it is of queues that go back now.
-        let error = Error::new(Kind::Unavailable, "the store was lost before this request was sent");
-        fail_all(self.taken.drain(..), &error);
         self.queue.in_flight(0);
         // Not before: what this session sent last may still be under way, and other workers serve as long as it is up.
-        self.queue.release(&self.taken);
+        self.queue.release();
         ended
     }
 
@@ -233,32 +227,29 @@ impl<R: Request> StoreWorker<R> {
             if *status.borrow_and_update() != Status::Up(epoch) {
                 return Ok(Break::Status);
             }
-            if self.taken.is_empty() {
+            if self.queue.len() == 0 {
                 if self.queue.is_over() {
                     return Ok(Break::Closed);
                 }
-                if self.queue.is_empty() {
-                    tokio::select! {
-                        biased;
-                        _ = status.changed() => return Ok(Break::Status),
-                        () = self.queue.notified() => {}
-                    }
+                tokio::select! {
+                    biased;
+                    _ = status.changed() => return Ok(Break::Status),
+                    () = self.queue.notified() => continue,
                 }
-                // On a shared core the first request wakes this thread before its pending have queued, as the answers of
-                // the last batch wake those who send the next: let them.
-                std::thread::yield_now();
             }
-            self.take();
-            if self.taken.is_empty() {
-                continue;
-            }
+            // On a shared core the first request wakes this thread before its pending have queued, as the answers of
+            // the last batch wake those who send the next: let them.
+            std::thread::yield_now();
             self.wait_for_more().await;
+            let batch = self.next_batch();
             // Again, after the last look into the queue: it may have come back because the store is lost, and what the first
             // worker sent of it may still be under way until the next lease.
             if *status.borrow_and_update() != Status::Up(epoch) {
+                let error =
+                    Error::new(Kind::Unavailable, "the store was lost before this request was sent");
+                batch.into_iter().for_each(|request| request.fail(error.clone()));
                 return Ok(Break::Status);
             }
-            let batch = self.next_batch();
             if batch.is_empty() {
                 self.queue.in_flight(0);
                 self.last = LastBatch::before_any::<R>();
@@ -268,7 +259,6 @@ impl<R: Request> StoreWorker<R> {
             meters.batch_size.record(batch.len() as u64);
             let (requests, started) = (batch.len(), Instant::now());
             self.queue.in_flight(requests);
-            let has_more = self.queue.lay_aside(&mut self.taken);
             self.hold_session();
             let done = tokio::select! {
                 biased;
@@ -278,10 +268,7 @@ impl<R: Request> StoreWorker<R> {
                     Err(Error::new(Kind::Unknown, "a batch was given up because the store is lost"))
                 }
             };
-            if has_more {
-                self.queue.take_back(&mut self.taken);
-            }
-            self.queue.in_flight(self.taken.len());
+            self.queue.in_flight(0);
             let took = started.elapsed();
             meters.duration.record_duration(took);
             meters.busy_nanos.add(took.as_nanos() as u64);
@@ -302,22 +289,14 @@ impl<R: Request> StoreWorker<R> {
         }
     }
 
-    /// Moves what has queued into `taken`.
-    fn take(&mut self) {
-        // Without batches what is not sent at once stays in the queue, where its length is seen.
-        let most = self.batch_requests_max();
-        self.queue.take(&mut self.taken, most);
-    }
-
     /// Waits until as many are here as the last batch had, but only where flushes are slow and have company.
     async fn wait_for_more(&mut self) {
         let Some(wait) = self.last.batch_wait() else { return };
         let deadline = tokio::time::Instant::now() + wait;
-        while self.taken.len() < self.last.requests && !self.queue.is_closed() {
+        while self.queue.len() < self.last.requests && !self.queue.is_closed() {
             if tokio::time::timeout_at(deadline, self.queue.notified()).await.is_err() {
                 return;
             }
-            self.take();
         }
     }
 
@@ -327,39 +306,46 @@ impl<R: Request> StoreWorker<R> {
             return;
         }
         if self.last.batch_wait().is_some() {
-            if self.queue.hand_over(&mut self.taken) {
+            if self.queue.hand_over() {
                 // It says nothing about the time when the queue comes back.
                 self.last = LastBatch::before_any::<R>();
             }
-        } else if self.last.slow == 0 && self.taken.is_empty() {
-            self.queue.release(&self.taken);
-        }
-    }
-
-    fn batch_requests_max(&self) -> usize {
-        match self.shared.config.batching {
-            Batching::On => R::BATCH_REQUESTS_MAX,
-            Batching::Off => 1,
+        } else if self.last.slow == 0 {
+            self.queue.release();
         }
     }
 
     /// The requests that go together now; those that have waited too long are refused here.
     fn next_batch(&mut self) -> Vec<R> {
-        let meters = R::meters(&self.shared);
-        let now = Instant::now();
-        let most = self.batch_requests_max();
-        let mut batch = Vec::with_capacity(self.taken.len().min(most));
-        let mut bytes = 0;
-        while batch.len() < most && (bytes < BATCH_BYTES_MAX || batch.is_empty()) {
-            let Some(Queued { mut request, since, .. }) = self.taken.pop_front() else { break };
-            let waited = now.saturating_duration_since(since);
-            if waited > self.shared.config.queue_wait_max {
-                shed(request, waited, &self.shared);
+        let (now, last, shared) = (Instant::now(), self.last, &self.shared);
+        let most = match shared.config.batching {
+            Batching::On => R::BATCH_REQUESTS_MAX,
+            // What is not sent at once stays in the queue, where its length is seen.
+            Batching::Off => 1,
+        };
+        let waited = |queued: &Queued<R>| now.saturating_duration_since(queued.since);
+        let is_late = |queued: &Queued<R>| waited(queued) > shared.config.queue_wait_max;
+        let (mut requests, mut bytes) = (0, 0);
+        let fits = |queued: &Queued<R>| {
+            if is_late(queued) {
+                return true;
+            }
+            requests += 1;
+            let is_full = requests > most || bytes >= BATCH_BYTES_MAX;
+            bytes += queued.request.bytes() + last.answer_bytes;
+            !is_full
+        };
+        let taken = self.queue.take(fits);
+        let mut batch = Vec::with_capacity(taken.len());
+        for queued in taken {
+            let waited = waited(&queued);
+            if is_late(&queued) {
+                shed(queued.request, waited, shared);
                 continue;
             }
-            meters.queued.record_duration(waited);
+            let mut request = queued.request;
+            R::meters(shared).queued.record_duration(waited);
             request.set_queued(waited);
-            bytes += request.bytes() + self.last.answer_bytes;
             batch.push(request);
         }
         batch
