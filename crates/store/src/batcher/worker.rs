@@ -132,8 +132,7 @@ impl<R: Request> StoreWorker<R> {
             let status = self.shared.status.borrow().clone();
             let ended = match status {
                 Status::Up(epoch) => self.serve(epoch).await,
-                Status::Starting => self.wait().await,
-                away @ (Status::Standby { .. } | Status::Down(_)) => self.refuse(away).await,
+                Status::Starting | Status::Standby { .. } | Status::Down(_) => self.idle(status).await,
                 Status::Stopped => return,
             };
             if let Break::Closed = ended {
@@ -142,35 +141,24 @@ impl<R: Request> StoreWorker<R> {
         }
     }
 
-    /// Leaves all requests where they are until the status changes.
-    async fn wait(&mut self) -> Break {
-        let mut status = self.shared.status.subscribe();
-        loop {
-            if *status.borrow_and_update() != Status::Starting {
-                return Break::Status;
+    /// Until the status changes: fails every request, but leaves all where they are while the store is being acquired.
+    async fn idle(&mut self, away: Status) -> Break {
+        let error = match away.epoch() {
+            Ok(_) => return Break::Status,
+            Err(_) if away == Status::Starting => {
+                Error::new(Kind::Unavailable, "the server ended before this request was sent")
             }
-            if self.queue.is_closed() {
-                let what = "the server ended before this request was sent";
-                fail_all(self.take_own(None), &Error::new(Kind::Unavailable, what));
-                return Break::Closed;
-            }
-            tokio::select! {
-                _ = status.changed() => {}
-                () = self.queue.notified() => {}
-            }
-        }
-    }
-
-    /// Fails every request until the status changes.
-    async fn refuse(&mut self, away: Status) -> Break {
-        let Err(error) = away.epoch() else { return Break::Status };
+            Err(error) => error,
+        };
         let mut status = self.shared.status.subscribe();
         loop {
             let is_closed = self.queue.is_closed();
-            // What comes later may have been refused by a server that says by now that it hands over.
-            let until = match away {
-                Status::Standby { since, .. } if !is_closed => Some(since + KNOWN_FOR),
-                _ => None,
+            let is_refused = |queued: &Queued<R>| match away {
+                _ if is_closed => true,
+                Status::Starting => false,
+                // What comes later may have been refused by a server that says by now that it hands over.
+                Status::Standby { since, .. } => queued.since <= since + KNOWN_FOR,
+                _ => true,
             };
             let refused = {
                 // Requests that come when the store is back are not refused. The value decides, not the wake-up below: a client
@@ -179,7 +167,7 @@ impl<R: Request> StoreWorker<R> {
                 if *now != away {
                     return Break::Status;
                 }
-                self.take_own(until)
+                self.queue.take_own(is_refused)
             };
             fail_all(refused, &error);
             if is_closed {
@@ -190,11 +178,6 @@ impl<R: Request> StoreWorker<R> {
                 () = self.queue.notified() => {}
             }
         }
-    }
-
-    /// Takes what waits in this worker's own queue; what came later than `until` goes on waiting.
-    fn take_own(&self, until: Option<Instant>) -> Vec<Queued<R>> {
-        self.queue.take_own(|queued| until.is_none_or(|until| queued.since <= until))
     }
 
     /// Serves requests on a session of `epoch` until it is lost or the status changes.
