@@ -1,4 +1,5 @@
-//! What takes the store longer than a read or a write, and is done one at a time on a session of its own: lists and atomic batches.
+//! What takes the store longer than a read or a write, and is done one at a time on a session of its own: lists, atomic batches, and
+//! the removal of every row.
 
 use super::events::Ticket;
 use super::replies::answer_batch;
@@ -9,6 +10,7 @@ use crate::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 use kv::{Change, Key, Precondition, Row, Version, Write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
+use tokio::sync::RwLockWriteGuard;
 
 /// A page of a list with values ends with so many bytes.
 const LIST_BYTES_MAX: usize = 4 << 20;
@@ -24,6 +26,7 @@ const ATOMIC_BYTES_MAX: usize = 64 << 20;
 pub(super) enum LongRequest {
     List { listing: Listing, with_values: bool, reply: Reply<Page> },
     Atomic { operations: Vec<AtomicOperation>, reply: Reply<AtomicOutcome> },
+    Clear { reply: Reply<()> },
     TrimEvents { until: u64 },
 }
 
@@ -68,7 +71,7 @@ impl Request for LongRequest {
         match self {
             LongRequest::List { listing, .. } => listing.from.len(),
             LongRequest::Atomic { operations, .. } => operations.iter().map(AtomicOperation::bytes).sum(),
-            LongRequest::TrimEvents { .. } => 0,
+            LongRequest::Clear { .. } | LongRequest::TrimEvents { .. } => 0,
         }
     }
 
@@ -76,6 +79,7 @@ impl Request for LongRequest {
         match self {
             LongRequest::List { reply, .. } => reply.queued = waited,
             LongRequest::Atomic { reply, .. } => reply.queued = waited,
+            LongRequest::Clear { reply } => reply.queued = waited,
             LongRequest::TrimEvents { .. } => {}
         }
     }
@@ -84,6 +88,7 @@ impl Request for LongRequest {
         match self {
             LongRequest::List { mut reply, .. } => reply.give(Err(error)),
             LongRequest::Atomic { mut reply, .. } => reply.give(Err(error)),
+            LongRequest::Clear { mut reply } => reply.give(Err(error)),
             // The next lease begins with what is there.
             LongRequest::TrimEvents { .. } => {}
         }
@@ -112,12 +117,12 @@ impl Request for LongRequest {
                     }
                     LongRequest::Atomic { operations, mut reply } => {
                         // Until the answer: what a later write of these keys puts into the cache is newer.
-                        let alone = shared.writing.write();
-                        let left = shared.config.queue_wait_max.saturating_sub(reply.queued);
-                        let alone = tokio::time::timeout(left, alone).await;
-                        let Ok(_alone) = alone else {
-                            reply.give(Err(held_up("the batch")));
-                            continue;
+                        let _alone = match alone(shared, reply.queued, "the batch").await {
+                            Ok(alone) => alone,
+                            Err(error) => {
+                                reply.give(Err(error));
+                                continue;
+                            }
                         };
                         let mut tries = 0;
                         let done = loop {
@@ -140,6 +145,13 @@ impl Request for LongRequest {
                         }
                         ended
                     }
+                    LongRequest::Clear { mut reply } => {
+                        let cleared = clear(session, shared, reply.queued).await;
+                        let failure = cleared.as_ref().map_or_else(Some, Option::as_ref);
+                        let ended = failure.filter(|error| error.kind().ends_session()).cloned();
+                        reply.give(cleared.map(drop));
+                        ended
+                    }
                     LongRequest::TrimEvents { until } => {
                         session.trim_events(until).await.err().filter(|error| error.kind().ends_session())
                     }
@@ -158,6 +170,42 @@ impl AtomicOperation {
         let value_bytes = if let Some(Intent::Put(row)) = &self.intent { row.value().len() } else { 0 };
         self.key.as_bytes().len() + value_bytes
     }
+}
+
+/// Keeps other writes out, once those under way have ended; for no longer than a request waits in a queue, where it `waited`.
+async fn alone<'s>(
+    shared: &'s Shared,
+    waited: Duration,
+    what: &str,
+) -> Result<RwLockWriteGuard<'s, ()>, Error> {
+    let left = shared.config.queue_wait_max.saturating_sub(waited);
+    tokio::time::timeout(left, shared.writing.write()).await.map_err(|_| held_up(what))
+}
+
+/// Removes every row and all events, with no other write under way. Everyone who watches begins anew. The answer is what failed when
+/// that was done.
+async fn clear(
+    session: &mut dyn Session,
+    shared: &Shared,
+    waited: Duration,
+) -> Result<Option<Error>, Error> {
+    let _alone = alone(shared, waited, "the clear").await?;
+    // What was waited for may have been given up, and happen yet.
+    shared.status.borrow().epoch()?;
+    let cleared = session.clear().await;
+    // It may happen yet: nothing may be served until a new lease has outlasted it.
+    shared.lose_if_unknown(cleared.as_ref().err()).await;
+    cleared?;
+    let id = shared.next_version().0;
+    let marker = shared.events.mark(&[], id, shared.clock.now());
+    // Whatever was read before does not decide it.
+    session.begin_decision(false);
+    let stored = match &marker {
+        Some(marker) => session.write_with(&[], Some(marker)).await.map(drop),
+        None => Ok(()),
+    };
+    shared.events.cleared(id, marker.as_ref().filter(|_| stored.is_ok()));
+    Ok(stored.err())
 }
 
 /// What a list has seen may not be in the cache yet, nor answered: the next read would find what was there before. So the writes

@@ -8,7 +8,6 @@
 
 mod apart;
 mod batch;
-mod clear;
 mod config;
 mod confirmed;
 mod events;
@@ -152,8 +151,6 @@ struct Shared {
     leaving: watch::Sender<Leaving>,
     /// Whether new requests are refused, because another server takes over.
     refuses: AtomicBool,
-    /// Whether a clear is under way.
-    clearing: AtomicBool,
     /// Held by a clear or an atomic batch alone, and shared by all other writes from the look at their preconditions to their
     /// answers. After an unknown outcome it is kept until the store counts as lost.
     writing: RwLock<()>,
@@ -191,22 +188,16 @@ impl Batcher {
             hit_lease: HitLease::default(),
             leaving: watch::channel(Leaving::No).0,
             refuses: AtomicBool::new(false),
-            clearing: AtomicBool::new(false),
             writing: RwLock::default(),
             refuses_writes: AtomicBool::new(false),
             events,
             last_error: Mutex::default(),
             meters: Arc::default(),
         });
-        let (reads, read_threads) = worker::spawn::<ReadRequest>("weir-read", workers.read, &shared)?;
-        let (writes, write_threads) = match shared.config.role {
-            Role::Store(_) => worker::spawn::<WriteRequest>("weir-write", workers.write, &shared)?,
-            Role::Replica => (Queues::none(), Vec::new()),
-        };
-        let (long, long_threads) = match shared.config.role {
-            Role::Store(_) => worker::spawn::<LongRequest>("weir-long", 1, &shared)?,
-            Role::Replica => (Queues::none(), Vec::new()),
-        };
+        let of_store = |count: usize| if shared.config.role == Role::Replica { 0 } else { count.max(1) };
+        let (reads, read_threads) = worker::spawn::<ReadRequest>("weir-read", workers.read.max(1), &shared)?;
+        let (writes, write_threads) = worker::spawn("weir-write", of_store(workers.write), &shared)?;
+        let (long, long_threads) = worker::spawn("weir-long", of_store(1), &shared)?;
         let late_long = worker::refuse_late(long.waiting(), Arc::clone(&shared));
         let sweep = expiry::remove_expired(long.waiting(), writes.waiting(), Arc::clone(&shared));
         let late_reads = worker::refuse_late(reads.waiting(), Arc::clone(&shared));
@@ -254,20 +245,14 @@ impl Batcher {
 
     /// Lists rows, with their values if that is wanted. A page ends with [`Listing::limit`] rows, with 4 MiB, or after 2 s.
     pub fn list(&self, listing: Listing, with_values: bool, mut reply: Reply<Page>) {
-        if self.long.count() == 0 {
-            return reply.give(Err(Error::new(Kind::Rejected, "a replica is not listed")));
-        }
         if let Some(why) = self.capabilities().no_lists {
             return reply.give(Err(Error::new(Kind::Unsupported, why)));
         }
-        self.push(&self.long, 0, LongRequest::List { listing, with_values, reply });
+        self.push_long(LongRequest::List { listing, with_values, reply });
     }
 
     /// Performs all `operations` in one commit, or none. The kind of an error says whether it may have happened, and holds for all.
     pub fn write_atomically(&self, operations: Vec<AtomicOperation>, mut reply: Reply<AtomicOutcome>) {
-        if self.long.count() == 0 {
-            return reply.give(Err(Error::new(Kind::Rejected, "a replica is only read")));
-        }
         if let Some(why) = self.capabilities().no_atomic_batches {
             return reply.give(Err(Error::new(Kind::Unsupported, why)));
         }
@@ -282,7 +267,7 @@ impl Batcher {
         if operations.iter().any(expires) {
             self.shared.may_expire.store(true, Relaxed);
         }
-        self.push(&self.long, 0, LongRequest::Atomic { operations, reply });
+        self.push_long(LongRequest::Atomic { operations, reply });
     }
 
     /// Watches keys from behind `since`, or from now on. `news` is notified when there is something to be had.
@@ -332,12 +317,12 @@ impl Batcher {
     }
 
     /// Removes every row, durably. Rows that are written meanwhile may be removed or not. Waits for the writes under way as long as a
-    /// request waits in a queue.
+    /// request waits in a queue. Lists and atomic batches wait for it likewise.
     pub fn clear(&self, mut reply: Reply<()>) {
         if let Some(why) = self.capabilities().no_clear {
             return reply.give(Err(Error::new(Kind::Unsupported, why)));
         }
-        clear::clear(&self.shared, reply);
+        self.push_long(LongRequest::Clear { reply });
     }
 
     /// What shares a commit.
@@ -364,6 +349,14 @@ impl Batcher {
             return idlest;
         }
         queue_index(key, queues.count())
+    }
+
+    fn push_long(&self, request: LongRequest) {
+        if self.long.count() == 0 {
+            let what = "a replica only answers reads of single keys";
+            return worker::Request::fail(request, Error::new(Kind::Rejected, what));
+        }
+        self.push(&self.long, 0, request);
     }
 
     fn push<R: worker::Request>(&self, queues: &Queues<R>, index: usize, request: R) {

@@ -63,9 +63,9 @@ pub(super) struct Ran {
 /// The queues of the workers, and their threads.
 pub(super) type Spawned<R> = (Queues<R>, Vec<JoinHandle<()>>);
 
-/// Starts `count` workers, each on its own thread with its own runtime.
+/// Starts so many workers, each on its own thread with its own runtime.
 pub(super) fn spawn<R: Request>(name: &str, count: usize, shared: &Arc<Shared>) -> Result<Spawned<R>, Error> {
-    let (queues, consumers) = Queues::new(count.max(1));
+    let (queues, consumers) = Queues::new(count);
     let mut threads = Vec::new();
     for (index, queue) in consumers.into_iter().enumerate() {
         let (shared, last) = (Arc::clone(shared), LastBatch::before_any::<R>());
@@ -360,7 +360,7 @@ pub(super) async fn refuse_late<R: Request>(queues: Waiting<R>, shared: Arc<Shar
 }
 
 /// Ends when the store of `epoch` has been lost for a while.
-pub(super) async fn given_up(mut status: tokio::sync::watch::Receiver<Status>, epoch: u64) {
+async fn given_up(mut status: tokio::sync::watch::Receiver<Status>, epoch: u64) {
     // An error means that the server ends.
     let _ = status.wait_for(|status| *status != Status::Up(epoch)).await;
     tokio::time::sleep(GIVE_UP_AFTER).await;

@@ -319,9 +319,11 @@ impl MysqlSession {
             // It takes its time where there are many rows. If the server is gone, the owner notices.
             Ok::<_, Failure>(self.connection.query_drop(statements).await?)
         };
-        let gone = gone.await;
-        gone.map_err(|failure| failure.of(&self.shown, Step::Write))?;
-        self.commit(None).await
+        let done = match gone.await {
+            Ok(()) => self.commit(None).await,
+            Err(failure) => Err(failure.of(&self.shown, Step::Write)),
+        };
+        self.end_failed(done).await
     }
 
     /// Whether so many bytes of one row fit into one packet: the server ends a connection that sends more.

@@ -355,11 +355,17 @@ impl Session for PostgresSession {
             let cleared = self
                 .base
                 .client
-                .batch_execute("SET enable_seqscan = on; DELETE FROM weir_kv; DELETE FROM weir_events")
+                .batch_execute(&clear_of(&["weir_kv"]))
                 .await;
             cleared.map_err(|error| self.base.failure(error, Step::Commit))
         })
     }
+}
+
+/// Removes everything in `tables` and all events. If that fails, the session goes on as before: it is one transaction.
+pub(super) fn clear_of(tables: &[&str]) -> String {
+    let delete: String = tables.iter().map(|table| format!("DELETE FROM {table}; ")).collect();
+    format!("SET enable_seqscan = on; {delete}DELETE FROM weir_events; SET enable_seqscan = off")
 }
 
 fn put_and_delete() -> String {

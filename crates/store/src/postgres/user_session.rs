@@ -1,6 +1,6 @@
 //! A session with PostgreSQL over a table that others made.
 
-use super::session::{ADD_EVENTS, Base, Columns, by_key, rows_of};
+use super::session::{ADD_EVENTS, Base, Columns, by_key, clear_of, rows_of};
 use super::user_table::{LEFT_OUT, Statements, UserTable};
 use crate::sql::{Failure, Meaning, Setup, Step};
 use crate::user_table::{self, FORGOTTEN_AT_ONCE, Seen, VERSIONS, no_order, refused_by};
@@ -244,10 +244,7 @@ impl Session for UserTableSession {
 
     fn clear(&mut self) -> Answer<'_, ()> {
         Box::pin(async {
-            let both = format!(
-                "SET enable_seqscan = on; DELETE FROM {VERSIONS}; DELETE FROM weir_events; DELETE FROM {}",
-                self.table.table
-            );
+            let both = clear_of(&[VERSIONS, &self.table.table]);
             let cleared = self.base.client.batch_execute(&both).await;
             cleared.map_err(|error| self.base.failure(error, Step::Commit))
         })

@@ -425,14 +425,16 @@ fn equal_reads_in_one_batch_ask_once_and_are_all_answered() {
 /// lease has outlasted it.
 #[test]
 fn a_clear_of_which_nobody_knows_costs_the_lease() {
-    let (batcher, stage) = start();
+    let (store, stage) = Scripted::new();
+    let config = Config { queue_wait_max: Duration::from_secs(1), ..Config::default() };
+    let batcher = Batcher::start(Box::new(store), config, Arc::new(())).unwrap();
     let (sender, receiver) = mpsc::channel();
     batcher.clear(Reply::new(move |done, _| drop(sender.send(done))));
     let clearing = stage.next();
     assert!(clearing.clears());
     let mut status = batcher.shared.status.subscribe();
     let first = status.borrow_and_update().clone();
-    // Another beside it is refused.
+    // Another waits for it, and is refused in time.
     let (second, refused) = mpsc::channel();
     batcher.clear(Reply::new(move |done, _| drop(second.send(done))));
     assert_eq!(refused.recv().unwrap().unwrap_err().kind(), Kind::Overloaded);
