@@ -3,7 +3,7 @@
 use kv::named;
 use scylla::statement::Consistency;
 use std::sync::Arc;
-use store::{ClusterUrl, Error, Kind, TLS_PARAMETERS, redacted};
+use store::{Error, Kind, Place, StoreUrl, TLS_PARAMETERS, cluster_tls, redacted};
 
 /// The port of Cassandra's native protocol.
 const PORT: u16 = 9042;
@@ -51,8 +51,8 @@ impl Config {
         let shown = redacted(text.split('?').next().unwrap_or_default());
         let wrong =
             |why: String| Error::new(Kind::Config, format!("the URL of the store {shown} is wrong: {why}"));
-        let mut url = ClusterUrl::parse(text).map_err(wrong)?;
-        let tls = url.tls().map_err(wrong)?;
+        let mut url = StoreUrl::parse(text).map_err(wrong)?;
+        let tls = cluster_tls(&mut url).map_err(wrong)?;
         let reads = match url.take("read_consistency") {
             None => Reads::Serial,
             Some(word) => {
@@ -64,18 +64,20 @@ impl Config {
         let datacenter = url.take("dc");
         let known: Vec<&str> = ["dc", "read_consistency"].into_iter().chain(TLS_PARAMETERS).collect();
         url.finish(&known).map_err(wrong)?;
-        let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        let keyspace = url.database().filter(is_name).map(str::to_owned);
+        let is_name = |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let keyspace = url.database.filter(is_name);
         let none = || {
             wrong("it names no keyspace; write cassandra://HOST/KEYSPACE, of letters, digits and _".into())
         };
-        let host = |(host, port): &(String, Option<u16>)| {
+        let host = |Place { host, port }: Place| {
+            let host = host.ok_or("a host has no name; write HOST or HOST:PORT")?;
             let port = port.unwrap_or(PORT);
-            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+            Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
         };
+        let hosts: Result<_, String> = url.places.into_iter().map(host).collect();
         Ok(Config {
-            hosts: url.hosts().iter().map(host).collect(),
-            login: url.login().map(|(user, password)| (user.to_owned(), password.to_owned())),
+            hosts: hosts.map_err(wrong)?,
+            login: url.user.map(|user| (user, url.password.unwrap_or_default())),
             keyspace: keyspace.ok_or_else(none)?,
             datacenter,
             reads,
@@ -91,8 +93,10 @@ mod tests {
 
     #[test]
     fn a_url_is_understood_or_refused_in_one_line() {
-        let config =
-            Config::of("cassandra://u:secret@a,b:9043,[::1]/app?dc=north&read_consistency=one").ok().unwrap();
+        let config = Config::of("cassandra://u:s%2Cecret@a,b:9043,[::1]/app?dc=north&read_consistency=one")
+            .ok()
+            .unwrap();
+        assert_eq!(config.login, Some(("u".into(), "s,ecret".into())));
         assert_eq!(config.hosts, ["a:9042", "b:9043", "[::1]:9042"]);
         assert_eq!((config.keyspace.as_str(), config.datacenter.as_deref()), ("app", Some("north")));
         assert_eq!((config.reads.name(), &*config.shown), (Some("one"), "cassandra://u@a,b:9043,[::1]/app"));
@@ -102,6 +106,9 @@ mod tests {
             ("cassandra://a/my-app", "of letters, digits and _"),
             ("cassandra://u:secret@a/k?read_consistency=all", "known are serial, quorum, one"),
             ("cassandra://a/k?ttl=3", "`ttl` is not known; known are dc, read_consistency, sslmode"),
+            ("cassandra:///k", "a host has no name"),
+            ("cassandra://a,,b/k", "no name"),
+            ("cassandra://a:x/k", "is none"),
         ] {
             let said = Config::of(url).err().unwrap().to_string();
             assert!(said.contains(why) && !said.contains("secret") && !said.contains('\n'), "{said}");

@@ -32,8 +32,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::{
-    Answer, Capabilities, ClusterUrl, Conflicts, Error, Kind, Lease, Part, Scheme, Session, Store, Workers,
-    Writers,
+    Answer, Capabilities, Conflicts, Error, Kind, Lease, Part, Scheme, Session, Store, Workers, Writers,
+    cluster_tls_failure,
 };
 
 /// The kind of store in this crate.
@@ -158,7 +158,7 @@ impl Cassandra {
             ConnectionPoolError::Broken { last_connection_error },
         )) = error
             && let Some(why) =
-                io_error_in(last_connection_error).and_then(|error| ClusterUrl::tls_failure(error))
+                io_error_in(last_connection_error).and_then(|error| cluster_tls_failure(error))
         {
             return (Kind::Config, why);
         }

@@ -6,7 +6,6 @@
 #[cfg(any(test, feature = "test-support"))]
 #[path = "../tests/contract/mod.rs"]
 pub mod contract;
-mod cluster_url;
 mod error;
 mod embedded;
 mod events;
@@ -19,6 +18,7 @@ mod password;
 mod postgres;
 mod sql;
 mod store_url;
+mod url_tls;
 mod user_table;
 
 /// Conditional statements of all sessions of a store that others write, too.
@@ -35,7 +35,6 @@ pub use batcher::{
     Intent, LastError, Meters, Next, Observer, Page, Receiver, Reply, Sender, Status, Watch, Watched,
     WorkerMeters, WriteRequest, Written, channel,
 };
-pub use cluster_url::{ClusterUrl, TLS_PARAMETERS};
 #[cfg(feature = "test-support")]
 pub use embedded::fuzz;
 pub use embedded::{Checked, Damage, Lost, Repaired, backup, check, repair};
@@ -44,6 +43,8 @@ pub use events::{EventBlock, EventKind, Idempotency, Position};
 pub use flush::Flush;
 pub use part::{Part, Role, SHARDS_MAX, shard_of};
 pub use postgres::replica;
+pub use store_url::{Place, StoreUrl};
+pub use url_tls::{TLS_PARAMETERS, cluster_tls, cluster_tls_failure};
 
 use embedded::Embedded;
 use kv::counters::Counter;

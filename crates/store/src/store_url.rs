@@ -7,12 +7,15 @@ use percent_encoding::percent_decode_str;
 
 /// `SCHEME://[USER[:PASSWORD]@][HOST[:PORT][,…]][/DATABASE][?NAME=VALUE[&…]]`, decoded. Never shown: it has the password.
 #[cfg_attr(test, derive(Debug, PartialEq))]
-pub(super) struct StoreUrl {
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
+pub struct StoreUrl {
+    /// Who logs in.
+    pub user: Option<String>,
+    /// And with what.
+    pub password: Option<String>,
     /// At least one.
-    pub(super) places: Vec<Place>,
-    pub(super) database: Option<String>,
+    pub places: Vec<Place>,
+    /// What stands behind the places.
+    pub database: Option<String>,
     parameters: Vec<(String, String)>,
     /// An `@` in the parameters may be the one before the host.
     is_doubtful: bool,
@@ -21,10 +24,11 @@ pub(super) struct StoreUrl {
 /// Where a server is.
 #[derive(Clone, Default)]
 #[cfg_attr(test, derive(Debug, PartialEq))]
-pub(super) struct Place {
+pub struct Place {
     /// Without the brackets of an IPv6 address; the directory of a socket begins with `/`.
-    pub(super) host: Option<String>,
-    pub(super) port: Option<u16>,
+    pub host: Option<String>,
+    /// Where it is not the usual one.
+    pub port: Option<u16>,
 }
 
 /// Each character that ends a part of a URL, and how it is written in a password.
@@ -37,7 +41,7 @@ fn unescaped(character: char) -> String {
 
 impl StoreUrl {
     /// Error: why `url` makes no sense.
-    pub(super) fn parse(url: &str) -> Result<StoreUrl, String> {
+    pub fn parse(url: &str) -> Result<StoreUrl, String> {
         let (_, rest) = url.split_once("://").ok_or("it has no `://`")?;
         if rest.contains('#') {
             return Err(unescaped('#'));
@@ -97,13 +101,13 @@ impl StoreUrl {
     }
 
     /// The value of a parameter, which is no longer in it.
-    pub(super) fn take(&mut self, name: &str) -> Option<String> {
+    pub fn take(&mut self, name: &str) -> Option<String> {
         let at = self.parameters.iter().position(|(known, _)| known == name)?;
         Some(self.parameters.swap_remove(at).1)
     }
 
     /// Says that all parameters were taken; else which one is not among `known`.
-    pub(super) fn finish(&self, known: &[&str]) -> Result<(), String> {
+    pub fn finish(&self, known: &[&str]) -> Result<(), String> {
         let Some((name, _)) = self.parameters.first() else { return Ok(()) };
         if self.is_doubtful {
             return Err(format!("it has an unknown parameter, or {}", unescaped('?')));

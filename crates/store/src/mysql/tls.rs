@@ -2,6 +2,7 @@
 
 use super::cause;
 use crate::store_url::StoreUrl;
+use crate::url_tls::{identity, trusted};
 use ::tls::{self, Identity, LIBPQ, Names, Trusted};
 use kv::named;
 use mysql_async::{ClientIdentity, DriverError, SslOpts};
@@ -58,17 +59,7 @@ impl Tls {
                 found.map_err(|known| format!("ssl-mode={word} is not known; known are {known}"))?
             }
         };
-        let trusted = match ca {
-            Some(path) if path != "system" => Trusted::File(path.into()),
-            _ => Trusted::System,
-        };
-        let own = match (certificate, key) {
-            (Some(certificate), Some(key)) => {
-                Some(Identity { certificate: certificate.into(), key: key.into() })
-            }
-            (None, None) => None,
-            _ => return Err("it has one of ssl-cert and ssl-key; give both or none".into()),
-        };
+        let (trusted, own) = (trusted(ca), identity(&NAMES, certificate, key)?);
         Ok(Tls { mode: if is_local { Mode::Disabled } else { mode }, trusted, own })
     }
 
