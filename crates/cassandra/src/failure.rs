@@ -26,9 +26,9 @@ pub(crate) enum Meaning {
     Unknown,
 }
 
-impl Failed {
-    pub(crate) fn of(error: &ExecutionError) -> Failed {
-        let meaning = match error {
+impl From<ExecutionError> for Failed {
+    fn from(error: ExecutionError) -> Failed {
+        let meaning = match &error {
             ExecutionError::LastAttemptError(error) => meaning_of(error),
             ExecutionError::BadQuery(_) => Meaning::Refused,
             ExecutionError::EmptyPlan
@@ -38,19 +38,25 @@ impl Failed {
         };
         Failed { meaning, cause: one_line(&error.to_string()) }
     }
+}
 
-    pub(crate) fn of_prepare(error: &PrepareError) -> Failed {
-        let meaning = match error {
+impl From<PrepareError> for Failed {
+    fn from(error: PrepareError) -> Failed {
+        let meaning = match &error {
             PrepareError::AllAttemptsFailed { first_attempt } => meaning_of(first_attempt),
             _ => Meaning::NotBegun,
         };
         Failed { meaning, cause: one_line(&error.to_string()) }
     }
+}
 
-    pub(crate) fn of_keyspace(error: &UseKeyspaceError) -> Failed {
+impl From<UseKeyspaceError> for Failed {
+    fn from(error: UseKeyspaceError) -> Failed {
         Failed { meaning: Meaning::NotBegun, cause: one_line(&error.to_string()) }
     }
+}
 
+impl Failed {
     /// An answer that is not of the form that it has to have.
     pub(crate) fn odd(error: &dyn std::fmt::Display) -> Failed {
         Failed { meaning: Meaning::Unknown, cause: one_line(&error.to_string()) }

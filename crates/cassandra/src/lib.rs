@@ -99,14 +99,12 @@ impl Cassandra {
             let what = format!("the store {shown} has no keyspace {keyspace}; make it, with: {make}");
             return Err(Error::new(Kind::Config, what));
         }
-        let failed = |failed| self.failed("make its tables", failed);
-        driver
-            .use_keyspace(&self.config.keyspace, true)
-            .await
-            .map_err(|error| failed(Failed::of_keyspace(&error)))?;
+        let used = driver.use_keyspace(&self.config.keyspace, true).await;
+        used.map_err(|error| self.failed("make its tables", error))?;
         self.make_tables(&driver).await?;
         self.admit(&driver, part).await?;
-        let statements = Statements::prepare(&driver, self.config.reads).await.map_err(failed)?;
+        let statements = Statements::prepare(&driver, self.config.reads).await;
+        let statements = statements.map_err(|failed| self.failed("make its tables", failed))?;
         Ok(self.driver.get_or_init(|| (Arc::new(driver), Arc::new(statements))))
     }
 
@@ -186,34 +184,29 @@ impl Cassandra {
             let target = NodeIdentifier::Node(Arc::clone(node));
             statement.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(target, None)));
             let made = driver.query_unpaged(statement, ()).await;
-            made.map_err(|error| self.failed("make its tables", Failed::of(&error)))?;
+            made.map_err(|error| self.failed("make its tables", error))?;
         }
         Ok(())
     }
 
     /// Writes down which part of the keys is here, the first time, and compares it from then on.
     async fn admit(&self, driver: &Driver, part: Part) -> Result<(), Error> {
-        let failed = |what: &str, why: &str| {
-            Error::new(
-                Kind::Unavailable,
-                format!("cannot {what} in {}: {}", self.config.shown, one_line(why)),
-            )
-        };
         let mut read = Statement::new("SELECT map FROM weir_map WHERE one = true");
         read.set_consistency(Consistency::Serial);
         for _ in 0..2 {
-            let found = driver.query_unpaged(read.clone(), ()).await;
-            let rows = found.map_err(|error| self.failed("read weir_map", Failed::of(&error)))?;
-            let rows =
-                rows.into_rows_result().map_err(|error| failed("read weir_map", &error.to_string()))?;
-            let map = rows.maybe_first_row::<(String,)>();
-            let map = map.map_err(|error| failed("read weir_map", &error.to_string()))?.map(|(map,)| map);
+            let found = async {
+                let rows = driver.query_unpaged(read.clone(), ()).await?.into_rows_result();
+                let rows = rows.map_err(|error| Failed::odd(&error))?;
+                rows.maybe_first_row::<(String,)>().map_err(|error| Failed::odd(&error))
+            };
+            let found = found.await.map_err(|failed| self.failed("read weir_map", failed))?;
+            let map = found.map(|(map,)| map);
             if !part.admit(map.as_deref(), false, &self.config.shown)? {
                 return Ok(());
             }
             let write = Statement::new("INSERT INTO weir_map (one, map) VALUES (true, ?) IF NOT EXISTS");
             let written = driver.query_unpaged(write, (part.map(),)).await;
-            written.map_err(|error| self.failed("write weir_map", Failed::of(&error)))?;
+            written.map_err(|error| self.failed("write weir_map", error))?;
         }
         Ok(())
     }
@@ -223,14 +216,15 @@ impl Cassandra {
         let mut clock = Statement::new("SELECT toUnixTimestamp(now()) FROM system.local");
         clock.set_consistency(Consistency::One);
         let found = driver.query_unpaged(clock, ()).await;
-        let found = found.map_err(|error| self.failed("read the time", Failed::of(&error)))?;
+        let found = found.map_err(|error| self.failed("read the time", error))?;
         let rows = found.into_rows_result().ok();
         let row = rows.and_then(|rows| rows.first_row::<(i64,)>().ok());
         let what = || Error::new(Kind::Unavailable, format!("{} does not say the time", self.config.shown));
         row.map(|(at,)| Timestamp(at as u64)).ok_or_else(what)
     }
 
-    fn failed(&self, what: &str, Failed { meaning, cause }: Failed) -> Error {
+    fn failed(&self, what: &str, failed: impl Into<Failed>) -> Error {
+        let Failed { meaning, cause } = failed.into();
         let shown = &self.config.shown;
         let kind = if meaning == failure::Meaning::Refused { Kind::Config } else { Kind::Unavailable };
         Error::new(kind, format!("cannot {what} in {shown}: {cause}"))

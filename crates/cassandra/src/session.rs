@@ -52,20 +52,19 @@ struct Forms {
 impl Statements {
     pub(crate) async fn prepare(driver: &Driver, reads: Reads) -> Result<Statements, Failed> {
         let read = async |consistency: Consistency| {
-            let mut read = driver.prepare(READ).await.map_err(|error| Failed::of_prepare(&error))?;
+            let mut read = driver.prepare(READ).await?;
             read.set_consistency(consistency);
             read.set_is_idempotent(true);
-            Ok(read)
+            Ok::<_, Failed>(read)
         };
         let write = async |condition: &str, text: &str| {
-            let text = text.replace("CONDITION", condition);
-            let mut write = driver.prepare(text).await.map_err(|error| Failed::of_prepare(&error))?;
+            let mut write = driver.prepare(text.replace("CONDITION", condition)).await?;
             write.set_serial_consistency(Some(SerialConsistency::Serial));
             write.set_consistency(Consistency::Quorum);
-            Ok(write)
+            Ok::<_, Failed>(write)
         };
         let forms = async |text: &str| {
-            Ok(Forms {
+            Ok::<_, Failed>(Forms {
                 if_older: write("version < ? AND expires > ?", text).await?,
                 if_same: write("version = ? AND expires = ?", text).await?,
             })
@@ -91,6 +90,16 @@ impl Statements {
             )
             .await?,
         })
+    }
+}
+
+impl Forms {
+    /// The form that has this condition, and its two values.
+    fn with(&self, condition: Condition, version: i64) -> (&PreparedStatement, Option<i64>, Option<i64>) {
+        match condition {
+            Condition::Older(now) => (&self.if_older, Some(version), Some(now)),
+            Condition::Same(seen) => (&self.if_same, seen.version, seen.expires),
+        }
     }
 }
 
@@ -147,8 +156,7 @@ impl CassandraSession {
         statement: &PreparedStatement,
         values: impl SerializeRow,
     ) -> Result<QueryRowsResult, Failed> {
-        let found = self.driver.execute_unpaged(statement, values).await;
-        let found = found.map_err(|error| Failed::of(&error))?;
+        let found = self.driver.execute_unpaged(statement, values).await?;
         found.into_rows_result().map_err(|error| Failed::odd(&error))
     }
 
@@ -189,59 +197,34 @@ impl CassandraSession {
     /// Whether it was applied; else what is there instead.
     async fn apply(&self, write: &Write, condition: Condition) -> Result<Result<(), Known>, Failed> {
         self.conflicts.statements.add(1);
-        let key = write.key.as_bytes();
-        let version = number_of(write.version);
+        let (key, version) = (write.key.as_bytes(), number_of(write.version));
         let stays = VERSION_STAYS.as_secs() as i32;
         let rows = match &write.change {
             Change::Delete => {
-                let Forms { if_older, if_same } = &self.statements.delete;
-                match condition {
-                    Condition::Older(now) => self.ask(if_older, (stays, version, key, version, now)).await,
-                    Condition::Same(seen) => {
-                        self.ask(if_same, (stays, version, key, seen.version, seen.expires)).await
-                    }
-                }
+                let (statement, than, end) = self.statements.delete.with(condition, version);
+                self.ask(statement, (stays, version, key, than, end)).await?
             }
             Change::Put(row) => {
                 let Attributes { content_type, content_encoding, expires } = row.attributes();
-                let until = ending(row);
-                let left = expires.and_then(|at| ttl(at, self.clock.now()));
-                let (of, value) = ((content_type, content_encoding), row.value());
-                match left {
+                let (kind, coding) = (content_type, content_encoding);
+                let (until, value) = (ending(row), row.value());
+                match expires.and_then(|at| ttl(at, self.clock.now())) {
                     None => {
-                        let Forms { if_older, if_same } = &self.statements.put;
-                        match condition {
-                            Condition::Older(now) => {
-                                self.ask(if_older, (version, until, of.0, of.1, value, key, version, now))
-                                    .await
-                            }
-                            Condition::Same(seen) => {
-                                let (seen, end) = (seen.version, seen.expires);
-                                self.ask(if_same, (version, until, of.0, of.1, value, key, seen, end)).await
-                            }
-                        }
+                        let (statement, than, end) = self.statements.put.with(condition, version);
+                        let values = (version, until, kind, coding, value, key, than, end);
+                        self.ask(statement, values).await?
                     }
                     Some(left) => {
-                        let Forms { if_older, if_same } = &self.statements.put_for;
+                        let (statement, than, end) = self.statements.put_for.with(condition, version);
                         let (left, stays) = (left as i32, left as i32 + stays);
-                        match condition {
-                            Condition::Older(now) => {
-                                let values =
-                                    (stays, version, until, key, version, now, left, of.0, of.1, value, key);
-                                self.ask(if_older, values).await
-                            }
-                            Condition::Same(seen) => {
-                                let (seen, end) = (seen.version, seen.expires);
-                                let values =
-                                    (stays, version, until, key, seen, end, left, of.0, of.1, value, key);
-                                self.ask(if_same, values).await
-                            }
-                        }
+                        let values =
+                            (stays, version, until, key, than, end, left, kind, coding, value, key);
+                        self.ask(statement, values).await?
                     }
                 }
             }
         };
-        outcome(&rows?)
+        outcome(&rows)
     }
 
     /// The same, and if nobody says whether it was applied, the row is asked, and what it was when the write was sent again is given.
