@@ -33,11 +33,7 @@ pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Er
     };
     let segments = segments(directory).map_err(unread)?;
     if segments.is_empty() {
-        let what = format!("there is no store in {}", directory.display());
-        return Err(Error::new(
-            Kind::Config,
-            format!("{what}; name a directory with files like 0000000001.log"),
-        ));
+        return Err(repair::no_store_in(directory));
     }
     let mut name = OsString::from(destination);
     name.push(".partial");

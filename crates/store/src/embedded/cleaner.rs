@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// What is written anew in one batch, unless one row is larger.
-pub(super) const MOVE_BYTES: usize = 1 << 19;
+const MOVE_BYTES: u32 = 1 << 19;
 
 impl Log {
     /// Whether the oldest segment should go: there is more waste than data, or waste is all there is to be had.
@@ -36,43 +36,25 @@ impl Log {
         };
         drop(segments);
         drop(index);
-        let damaged = |at: usize| {
-            let path = self.path(number);
-            Error::new(
-                Kind::Rejected,
-                format!("{} is damaged at {at}; its space cannot be used", path.display()),
-            )
-        };
         let mut bytes = vec![0; end as usize];
         file.read_exact_at(&mut bytes, 0).map_err(|error| not_written(&error))?;
         let mut at = PREAMBLE_BYTES;
         let mut moving: Vec<Place> = Vec::new();
-        let mut moving_bytes = 0;
         while at < bytes.len() {
             let Batch { range, entries, .. } =
-                segment::batch(&bytes, at, self.store).ok_or_else(|| damaged(at))?;
+                segment::batch(&bytes, at, self.store).ok_or_else(|| self.damaged(number, at))?;
             at = range.end;
             for range in entries {
                 let Some(entry) = segment::entry(&bytes[range.clone()]) else { continue };
                 let place = Place { segment: number, offset: range.start as u32, bytes: range.len() as u32 };
-                if !self.index.read().holds(&entry, &place) {
-                    continue;
+                if self.index.read().holds(&entry, &place) {
+                    moving.push(place);
                 }
-                if moving_bytes + range.len() > MOVE_BYTES {
-                    if is_stopped() {
-                        return Ok(false);
-                    }
-                    self.rewrite(&bytes, std::mem::take(&mut moving))?;
-                    moving_bytes = 0;
-                }
-                moving_bytes += range.len();
-                moving.push(place);
             }
         }
-        if is_stopped() {
+        if !self.rewrite(&bytes, &moving, is_stopped)? {
             return Ok(false);
         }
-        self.rewrite(&bytes, moving)?;
         let mut writer = self.writer.lock();
         if !self.index.read().segments.contains_key(&number) {
             // All was cleared meanwhile.
@@ -91,22 +73,40 @@ impl Log {
         Ok(true)
     }
 
-    /// Writes those entries of a segment with the contents `bytes` anew that are still where they were.
-    pub(super) fn rewrite(&self, bytes: &[u8], moving: Vec<Place>) -> Result<(), Error> {
+    /// Writes those entries of a segment with the contents `bytes` anew that are still where they were, in their order, a part at a
+    /// time. `false`: `is_stopped` said so before all were.
+    pub(super) fn rewrite(
+        &self,
+        bytes: &[u8],
+        mut moving: &[Place],
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
+        while !moving.is_empty() {
+            if is_stopped() {
+                return Ok(false);
+            }
+            let mut part_bytes = 0;
+            let fits = moving.iter().take_while(|place| {
+                let is_first = part_bytes == 0;
+                part_bytes += place.bytes;
+                is_first || part_bytes <= MOVE_BYTES
+            });
+            let (part, rest) = moving.split_at(fits.count());
+            self.rewrite_part(bytes, part)?;
+            moving = rest;
+        }
+        Ok(true)
+    }
+
+    fn rewrite_part(&self, bytes: &[u8], moving: &[Place]) -> Result<(), Error> {
         let mut writer = self.writer.lock();
         let index = self.index.read();
         let mut entries: Vec<Entry> = Vec::with_capacity(moving.len());
-        for place in &moving {
+        for place in moving {
             let begin = place.offset as usize;
             let entry = bytes.get(begin..begin + place.bytes as usize).and_then(segment::entry);
-            let what = || {
-                format!(
-                    "{} is damaged at {begin}; its space cannot be used",
-                    self.path(place.segment).display()
-                )
-            };
             // Left out, it would be lost with the segment.
-            let entry = entry.ok_or_else(|| Error::new(Kind::Rejected, what()))?;
+            let entry = entry.ok_or_else(|| self.damaged(place.segment, begin))?;
             if index.holds(&entry, place) {
                 entries.push(entry);
             }
@@ -118,5 +118,11 @@ impl Log {
         let places = self.append(&mut writer, Purpose::Free, &entries)?;
         self.index.write().apply(&entries, &places);
         Ok(())
+    }
+
+    fn damaged(&self, segment: u32, at: usize) -> Error {
+        let path = self.path(segment);
+        let what = format!("{} is damaged at {at}; its space cannot be used", path.display());
+        Error::new(Kind::Rejected, what)
     }
 }

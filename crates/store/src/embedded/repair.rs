@@ -1,7 +1,6 @@
 //! Checks a directory of the embedded store that no server uses, and repairs it: a new log of what can be read, and the old one
 //! beside it.
 
-use super::cleaner::MOVE_BYTES;
 use super::files;
 use super::index::Place;
 use super::log::{Log, Purpose, Writer, cannot_open};
@@ -11,7 +10,6 @@ use crate::{Error, Kind, Part};
 use kv::Version;
 use std::fs::{self, File};
 use std::io;
-use std::mem;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,17 +122,7 @@ impl Log {
         for rows in rows.chunk_by(|one, next| one.segment == next.segment) {
             let bytes =
                 fs::read(self.path(rows[0].segment)).map_err(|error| unusable(&self.directory, error))?;
-            let mut moving = Vec::new();
-            let mut moving_bytes = 0;
-            for place in rows {
-                moving.push(*place);
-                moving_bytes += place.bytes as usize;
-                if moving_bytes >= MOVE_BYTES {
-                    self.rewrite(&bytes, mem::take(&mut moving))?;
-                    moving_bytes = 0;
-                }
-            }
-            self.rewrite(&bytes, moving)?;
+            self.rewrite(&bytes, rows, &|| false)?;
         }
         Ok(())
     }
@@ -151,11 +139,7 @@ impl Log {
 fn read(directory: &Path) -> Result<Replayed, Error> {
     let replayed = Replayed::read(directory).map_err(|error| unusable(directory, error))?;
     if replayed.index.segments.is_empty() {
-        let what = format!("there is no store in {}", directory.display());
-        return Err(Error::new(
-            Kind::Config,
-            format!("{what}; name a directory with files like 0000000001.log"),
-        ));
+        return Err(no_store_in(directory));
     }
     Ok(replayed)
 }
@@ -173,6 +157,11 @@ fn checked(directory: &Path, replayed: &mut Replayed) -> Checked {
         damage: damage.clone(),
         torn: torn.clone(),
     }
+}
+
+pub(super) fn no_store_in(directory: &Path) -> Error {
+    let what = format!("there is no store in {}", directory.display());
+    Error::new(Kind::Config, format!("{what}; name a directory with files like 0000000001.log"))
 }
 
 fn unusable(directory: &Path, error: io::Error) -> Error {

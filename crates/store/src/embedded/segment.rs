@@ -39,6 +39,12 @@ pub(super) enum EntryKind {
     TrimEvents = 6,
 }
 
+/// By their numbers, which begin with 1.
+const KINDS: [EntryKind; 6] = {
+    use EntryKind::{Delete, Events, Meta, Put, PutWithExtra, TrimEvents};
+    [Put, Delete, Meta, PutWithExtra, Events, TrimEvents]
+};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry<'a> {
     pub kind: EntryKind,
@@ -314,7 +320,7 @@ fn entry_at(segment: &[u8], at: usize) -> Option<Range<usize>> {
 fn entry_end(segment: &[u8], at: usize) -> Option<usize> {
     let header = segment.get(at..at + ENTRY_HEADER_BYTES)?;
     let key_bytes = usize::from(u16::from_le_bytes([header[16], header[17]]));
-    let is_possible = (1..=6).contains(&header[19]) && key_bytes <= KEY_BYTES_MAX;
+    let is_possible = (1..=KINDS.len()).contains(&usize::from(header[19])) && key_bytes <= KEY_BYTES_MAX;
     let end = at + entry_bytes(header)?;
     (is_possible && end <= segment.len()).then_some(end)
 }
@@ -324,38 +330,28 @@ pub(super) fn entry(bytes: &[u8]) -> Option<Entry<'_>> {
     if entry_bytes(bytes)? != bytes.len() || crc32fast::hash(&bytes[4..]) != u32_at(bytes, 0)? {
         return None;
     }
-    let kind = match bytes[19] {
-        1 => EntryKind::Put,
-        2 => EntryKind::Delete,
-        3 => EntryKind::Meta,
-        4 => EntryKind::PutWithExtra,
-        5 => EntryKind::Events,
-        6 => EntryKind::TrimEvents,
-        _ => return None,
-    };
-    let version = u64::from_le_bytes(*bytes[4..].first_chunk()?);
-    let rest = &bytes[ENTRY_HEADER_BYTES..];
-    let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([bytes[16], bytes[17]])))?;
-    let (content_type, rest) = rest.split_at_checked(usize::from(bytes[18]))?;
-    let (extra, value) = split_extra(kind, rest)?;
-    Some(Entry { kind, version, key, content_type, extra, value })
+    begun_entry(bytes)
 }
 
-/// An entry without its value, and how long that is, from what an entry begins with: at most [`OUTLINE_BYTES_MAX`] bytes of it. Its
-/// checksum is not looked at.
+/// A row's entry without its value, and how long that is, from what an entry begins with: at most [`OUTLINE_BYTES_MAX`] bytes of it.
+/// Its checksum is not looked at.
 pub(super) fn outline(bytes: &[u8]) -> Option<(Entry<'_>, u64)> {
-    let kind = match bytes.get(19)? {
-        1 => EntryKind::Put,
-        4 => EntryKind::PutWithExtra,
-        _ => return None,
-    };
-    let version = u64::from_le_bytes(*bytes.get(4..)?.first_chunk()?);
-    let rest = &bytes[ENTRY_HEADER_BYTES..];
-    let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([bytes[16], bytes[17]])))?;
-    let (content_type, rest) = rest.split_at_checked(usize::from(bytes[18]))?;
+    let entry = begun_entry(bytes)?;
+    let is_row = matches!(entry.kind, EntryKind::Put | EntryKind::PutWithExtra);
+    let extra_bytes = entry.extra_length().map_or(0, |bytes| 1 + u32::from(bytes));
+    let value_bytes = u32_at(bytes, 12)?.checked_sub(extra_bytes)?;
+    is_row.then_some((Entry { value: b"", ..entry }, u64::from(value_bytes)))
+}
+
+/// The entry that `bytes` begin with, with as much of its value as they have.
+fn begun_entry(bytes: &[u8]) -> Option<Entry<'_>> {
+    let (header, rest) = bytes.split_at_checked(ENTRY_HEADER_BYTES)?;
+    let kind = *KINDS.get(usize::from(header[19]).checked_sub(1)?)?;
+    let version = u64::from_le_bytes(*header[4..].first_chunk()?);
+    let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([header[16], header[17]])))?;
+    let (content_type, rest) = rest.split_at_checked(usize::from(header[18]))?;
     let (extra, value) = split_extra(kind, rest)?;
-    let value_bytes = u64::from(u32_at(bytes, 12)?).checked_sub((rest.len() - value.len()) as u64)?;
-    Some((Entry { kind, version, key, content_type, extra, value: b"" }, value_bytes))
+    Some(Entry { kind, version, key, content_type, extra, value })
 }
 
 /// [`Entry::extra`], and what follows it.
