@@ -9,10 +9,11 @@
 
 use crate::sql::{Failure, Meaning, Setup};
 use crate::store_url::StoreUrl;
-use crate::{Capabilities, Error, Kind, Writers};
+use crate::{Capabilities, Error, Kind, Writers, only_user_tables};
 use kv::{Key, Row};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 /// The parameters of a URL that name it.
 pub(super) const PARAMETERS: [&str; 3] = ["table", "key", "value"];
@@ -23,13 +24,64 @@ pub(super) const VERSIONS: &str = "weir_versions";
 /// these.
 pub(super) const FORGOTTEN_AT_ONCE: u64 = 1000;
 
-/// What a store can do with its own tables, or with one of others (`is_user_table`).
-pub(super) fn capabilities(is_user_table: bool, others_write: bool) -> Capabilities {
-    match is_user_table && others_write {
-        // Nobody says what the others write.
-        true => Capabilities { writers: Writers::OwnerAndPrograms, has_events: false, ..Capabilities::OWNED },
-        false => Capabilities::OWNED,
+/// Where the rows of a store are: in weir's own table, unless the URL names one of others.
+pub(super) struct RowsTable<S> {
+    pub(super) names: Option<Names>,
+    /// What the table of others turned out to be.
+    known: OnceLock<Arc<UserTable<S>>>,
+    /// Others may write the rows at any time, and nothing is cached.
+    pub(super) others_write: bool,
+}
+
+impl<S> RowsTable<S> {
+    /// What the parameters of `url` say, which are no longer in it.
+    pub(super) fn of(url: &mut StoreUrl) -> Result<RowsTable<S>, String> {
+        Ok(RowsTable { names: Names::of(url)?, known: OnceLock::new(), others_write: false })
     }
+
+    /// The first look counts: the database checks again what it lets through.
+    pub(super) fn examined(&self, table: UserTable<S>) {
+        self.known.get_or_init(|| Arc::new(table));
+    }
+
+    /// The table of others, once the store was acquired.
+    pub(super) fn known(&self) -> Option<&Arc<UserTable<S>>> {
+        self.known.get()
+    }
+
+    /// See [`crate::Store::allow_foreign_writers`].
+    pub(super) fn allow_foreign_writers(&mut self, shown: &str) -> Result<(), Error> {
+        self.others_write = true;
+        if self.names.is_some() { Ok(()) } else { Err(only_user_tables(shown)) }
+    }
+
+    /// See [`crate::Store::capabilities`].
+    pub(super) fn capabilities(&self) -> Capabilities {
+        match self.names.is_some() && self.others_write {
+            // Nobody says what the others write.
+            true => {
+                Capabilities { writers: Writers::OwnerAndPrograms, has_events: false, ..Capabilities::OWNED }
+            }
+            false => Capabilities::OWNED,
+        }
+    }
+
+    /// See [`crate::Store::refuses`].
+    pub(super) fn refuses(&self, key: &Key, row: Option<&Row>) -> Option<Error> {
+        self.known()?.refuses(key, row)
+    }
+}
+
+/// A table that others made, and what can be in it.
+#[derive(Debug)]
+pub(super) struct UserTable<S> {
+    /// For messages.
+    pub(super) shown: String,
+    /// Within statements.
+    pub(super) table: String,
+    pub(super) key: Column,
+    pub(super) value: Column,
+    pub(super) statements: S,
 }
 
 /// What the URL says of it.
@@ -41,7 +93,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn of(url: &mut StoreUrl) -> Result<Option<Names>, String> {
+    fn of(url: &mut StoreUrl) -> Result<Option<Names>, String> {
         match PARAMETERS.map(|name| url.take(name)) {
             [None, None, None] => Ok(None),
             [Some(table), Some(key), Some(value)] => Ok(Some(Names { table, key, value })),
@@ -132,27 +184,92 @@ impl Column {
     }
 }
 
-/// Why there is never such a row in the table `shown`, if that is so.
-pub(super) fn refuses(
-    shown: &str,
-    key_column: &Column,
-    value_column: &Column,
-    key: &Key,
-    row: Option<&Row>,
-) -> Option<Error> {
-    let unfit = |what: &str, Column { name, type_name, length_max, .. }: &Column| {
+impl<S> UserTable<S> {
+    /// Why there is never such a row, if that is so.
+    fn refuses(&self, key: &Key, row: Option<&Row>) -> Option<Error> {
+        let (what, column) = match row {
+            _ if !self.key.fits(key.as_bytes()) => ("key", &self.key),
+            Some(row) if !self.value.fits(row.value()) => ("value", &self.value),
+            _ => return None,
+        };
+        let Column { name, type_name, length_max, .. } = column;
         let most = match length_max {
             None => String::new(),
             Some(Length::Characters(most)) => format!(" of at most {most} characters"),
             Some(Length::Bytes(most)) => format!(" of at most {most} bytes"),
         };
+        let shown = &self.shown;
         let why = format!("the {what} does not fit the column {name} of {shown}, which is {type_name}{most}");
         Some(Error::new(Kind::Unfit, why))
-    };
-    if !key_column.fits(key.as_bytes()) {
-        return unfit("key", key_column);
     }
-    row.filter(|row| !value_column.fits(row.value())).and_then(|_| unfit("value", value_column))
+}
+
+/// What a database says of a column of a table of others.
+pub(super) struct Described {
+    pub(super) name: String,
+    pub(super) type_name: String,
+    /// `None`: weir does not know it.
+    pub(super) kind: Option<Type>,
+    pub(super) length_max: Option<Length>,
+    /// Whether a row can be made without it.
+    pub(super) is_filled: bool,
+    pub(super) is_generated: bool,
+}
+
+impl Described {
+    /// The column called `name`, which can be written; `remedy` if the database makes its values.
+    pub(super) fn find<'c>(
+        columns: &'c [Described],
+        shown: &str,
+        name: &str,
+        remedy: &str,
+    ) -> Setup<&'c Described> {
+        let Some(found) = columns.iter().find(|column| column.name == name) else {
+            let known: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+            return refuse(format!("{shown} has no column {name}; it has {}", known.join(", ")));
+        };
+        if found.is_generated {
+            return refuse(format!(
+                "the column {name} of {shown} is generated, so it cannot be written; {remedy}"
+            ));
+        }
+        Ok(found)
+    }
+
+    /// The column, if it is of a type that `is_right`; `others` are the types that there are.
+    pub(super) fn column(
+        &self,
+        shown: &str,
+        is_right: impl FnOnce(Type) -> bool,
+        others: &str,
+    ) -> Setup<Column> {
+        let Described { name, type_name, kind, length_max, .. } = self;
+        match kind.filter(|kind| is_right(*kind)) {
+            Some(kind) => {
+                Ok(Column { name: name.clone(), type_name: type_name.clone(), kind, length_max: *length_max })
+            }
+            None => refuse(format!("the column {name} of {shown} is {type_name}; {others}")),
+        }
+    }
+}
+
+impl Names {
+    /// Says that a row can be made of key and value alone. `table` and `quoted` are for statements.
+    pub(super) fn check_others(
+        &self,
+        columns: &[Described],
+        table: &str,
+        quoted: impl Fn(&str) -> String,
+    ) -> Setup<()> {
+        let is_lacking =
+            |column: &&Described| !column.is_filled && column.name != self.key && column.name != self.value;
+        let Some(Described { name, .. }) = columns.iter().find(is_lacking) else { return Ok(()) };
+        refuse(format!(
+            "the column {name} of {} is NOT NULL without a default, so no row can be made; run ALTER TABLE {table} ALTER {} SET DEFAULT …",
+            self.table,
+            quoted(name)
+        ))
+    }
 }
 
 /// A list was asked for, of a column of keys that has another order than that of the bytes.

@@ -24,11 +24,8 @@ use super::sql::{
     self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, overtaken, taken,
 };
 use super::store_url::StoreUrl;
-use super::user_table::{Names, PARAMETERS, Seen, VERSIONS, capabilities};
-use super::{
-    Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, only_user_tables,
-    redacted,
-};
+use super::user_table::{PARAMETERS, RowsTable, Seen, UserTable, VERSIONS};
+use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, redacted};
 use commits::Commits;
 use kv::clock::boot_time;
 use kv::{Key, Timestamp, Version, one_line};
@@ -38,11 +35,11 @@ use parking_lot::Mutex;
 use session::{MysqlSession, PREPARED_MAX};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tls::Tls;
 use user_session::UserTableSession;
-use user_table::{UserTable, VERSIONS_TABLE};
+use user_table::{Statements, VERSIONS_TABLE};
 
 /// Most bytes of a packet from the server: the most that `max_allowed_packet` can be.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
@@ -114,10 +111,7 @@ pub(super) struct Mysql {
     options: Opts,
     password: Password,
     tls: Tls,
-    /// A table of somebody else, if the rows are there, and what it turned out to be.
-    user_table: Option<(Names, OnceLock<Arc<UserTable>>)>,
-    /// Others may write the rows at any time, and nothing is cached.
-    others_write: bool,
+    rows: RowsTable<Statements>,
     /// For messages, without the password.
     shown: Arc<str>,
     warned: AtomicBool,
@@ -137,7 +131,7 @@ impl Mysql {
         let socket = url.take("socket");
         let tls = Tls::of(&mut url, socket.is_some()).map_err(wrong)?;
         let password = Password::of_url(url.password.take(), url.take("password-file")).map_err(wrong)?;
-        let names = Names::of(&mut url).map_err(wrong)?;
+        let rows = RowsTable::of(&mut url).map_err(wrong)?;
         let known = [&tls::PARAMETERS[..], &["password-file", "socket"], &PARAMETERS].concat();
         url.finish(&known).map_err(wrong)?;
         let options = OptsBuilder::default()
@@ -156,8 +150,7 @@ impl Mysql {
             options: options.into(),
             password: password.or_else(|| Password::of_variable("MYSQL_PWD")).unwrap_or(Password::None),
             tls,
-            user_table: names.map(|names| (names, OnceLock::new())),
-            others_write: false,
+            rows,
             shown,
             warned: AtomicBool::new(false),
             commits: Mutex::default(),
@@ -209,13 +202,12 @@ impl Mysql {
             return Err(self.taken(&mut owner, &lock).await.into());
         }
         // Where the versions are, and where the rows.
-        let (versions, rows) = match &self.user_table {
+        let (versions, rows) = match &self.rows.names {
             None => (ROWS, ROWS.to_owned()),
-            Some((names, known)) => {
-                let table = Arc::new(UserTable::examine(&mut owner, names).await?);
+            Some(names) => {
+                let table = UserTable::examine(&mut owner, names).await?;
                 let name = table.table.clone();
-                // The first look counts: the database checks again what it lets through.
-                known.get_or_init(|| table);
+                self.rows.examined(table);
                 (VERSIONS, name)
             }
         };
@@ -345,7 +337,7 @@ impl Mysql {
             commits: Arc::clone(&self.commits.lock()),
             packet_bytes_max: tagged.map_or(0, |(_, bytes)| bytes) as usize,
         };
-        match self.user_table.as_ref().and_then(|(_, known)| known.get()) {
+        match self.rows.known() {
             None => Ok(Box::new(base)),
             Some(table) => {
                 Ok(Box::new(UserTableSession { base, table: Arc::clone(table), seen: Seen::default() }))
@@ -369,20 +361,15 @@ impl Store for Mysql {
     }
 
     fn capabilities(&self) -> Capabilities {
-        capabilities(self.user_table.is_some(), self.others_write)
+        self.rows.capabilities()
     }
 
     fn allow_foreign_writers(&mut self) -> Result<(), Error> {
-        self.others_write = true;
-        match &self.user_table {
-            Some(_) => Ok(()),
-            None => Err(only_user_tables(&self.shown)),
-        }
+        self.rows.allow_foreign_writers(&self.shown)
     }
 
     fn refuses(&self, key: &Key, row: Option<&kv::Row>) -> Option<Error> {
-        let (_, table) = self.user_table.as_ref()?;
-        table.get()?.refuses(key, row)
+        self.rows.refuses(key, row)
     }
 }
 

@@ -6,10 +6,10 @@
 
 use super::commits::Traced;
 use super::session::{MysqlSession, in_limits, padded, values};
-use super::user_table::UserTable;
+use super::user_table::Statements;
 use crate::sql::{Failure, Meaning, Step};
 use crate::user_table::{
-    FORGOTTEN_AT_ONCE, Seen, Type, VERSIONS, changed_since, digest, no_order, refused_by,
+    FORGOTTEN_AT_ONCE, Seen, Type, UserTable, VERSIONS, changed_since, digest, no_order, refused_by,
 };
 use crate::{Answer, Error, EventBlock, Found, Listed, Listing, Session};
 use kv::{Change, Key, Row, Write};
@@ -33,14 +33,15 @@ const FORGET_EXPIRED: &str = "DELETE FROM weir_versions WHERE `key` = ? AND vers
 
 pub(super) struct UserTableSession {
     pub(super) base: MysqlSession,
-    pub(super) table: Arc<UserTable>,
+    pub(super) table: Arc<UserTable<Statements>>,
     pub(super) seen: Seen,
 }
 
 impl UserTableSession {
     async fn read_now(&mut self, keys: &[Key]) -> Result<Vec<Option<Row>>, Failure> {
         let UserTableSession { base, table, seen } = self;
-        let statement = |length| over(table, &table.statements.read, length);
+        let Statements { read, key, .. } = &table.statements;
+        let statement = |length| over(key, read, length);
         let rows = base.read_by(keys, STATEMENT_KEYS_MAX, statement).await?;
         seen.note(keys, &rows);
         Ok(rows)
@@ -109,6 +110,8 @@ impl UserTableSession {
         writes: &[Write],
         events: Option<&EventBlock>,
     ) -> Result<Vec<Found>, Failure> {
+        let table = Arc::clone(&self.table);
+        let Statements { look, replace, delete, key, .. } = &table.statements;
         self.base.begin().await?;
         if let Some(EventBlock { id, at, body }) = events {
             let values = vec![Value::UInt(*id), Value::UInt(at.0), Value::Bytes(body.to_vec())];
@@ -120,7 +123,7 @@ impl UserTableSession {
         keys.dedup();
         let mut there: HashMap<Vec<u8>, Option<Vec<u8>>> = HashMap::with_capacity(keys.len());
         for keys in keys.chunks(STATEMENT_KEYS_MAX) {
-            let look = over(&self.table, &self.table.statements.look, keys.len()) + " FOR UPDATE";
+            let look = over(key, look, keys.len()) + " FOR UPDATE";
             there.extend(
                 self.base.ask::<(Vec<u8>, Option<Vec<u8>>)>(look, values(keys.iter().copied())).await?,
             );
@@ -141,14 +144,13 @@ impl UserTableSession {
             Failure::Database(Meaning::Unfit, why) if why.ends_with("(1062)") => changed_since(),
             other => other,
         })?;
-        let replace = self.table.statements.replace.clone();
-        self.put(&old, &replace).await?;
+        self.put(&old, replace).await?;
         let gone = writes.iter().filter(|write| matches!(write.change, Change::Delete));
         let gone: Vec<&Key> = gone.map(|write| &write.key).collect();
         // Of no others: a collation may take them as equal to a key that is there.
         let removed: Vec<&Key> = gone.iter().copied().filter(|key| is_there(key)).collect();
         for keys in removed.chunks(STATEMENT_KEYS_MAX) {
-            let delete = over(&self.table, &self.table.statements.delete, keys.len());
+            let delete = over(key, delete, keys.len());
             self.base.count(delete, values(keys.iter().copied())).await?;
         }
         for keys in gone.chunks(STATEMENT_KEYS_MAX) {
@@ -198,10 +200,9 @@ impl UserTableSession {
     }
 }
 
-/// `statement` over keys of the table's column.
-fn over(table: &UserTable, statement: &str, keys: usize) -> String {
-    let key = table.key_of_bytes("?");
-    format!("{statement} IN ({})", vec![key.as_str(); padded(keys)].join(", "))
+/// `statement` over so many keys of the table's column, each made by `key`.
+fn over(key: &str, statement: &str, keys: usize) -> String {
+    format!("{statement} IN ({})", vec![key; padded(keys)].join(", "))
 }
 
 impl Session for UserTableSession {

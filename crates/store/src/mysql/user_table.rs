@@ -1,9 +1,8 @@
 //! A table of MySQL or MariaDB that others made: what it has to be like, and the statements over it.
 
 use crate::sql::Setup;
-use crate::user_table::{self, Column, Length, Names, Type, VERSIONS, refuse};
-use crate::{Error, Kind};
-use kv::{KEY_BYTES_MAX, Key, Row};
+use crate::user_table::{Column, Described, Length, Names, Type, UserTable, VERSIONS, refuse};
+use kv::KEY_BYTES_MAX;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
@@ -33,23 +32,11 @@ const TYPES: [(&str, Type); 13] = [
     ("bigint", Type::Integer(64)),
 ];
 
-/// The table, and what can be in it.
-#[derive(Debug)]
-pub(super) struct UserTable {
-    /// For messages.
-    pub(super) shown: String,
-    /// Within statements.
-    pub(super) table: String,
-    pub(super) key: Column,
-    value: Column,
-    /// Of a key that is text.
-    collation: Option<String>,
-    pub(super) statements: Statements,
-}
-
 /// What is asked of the table `t` with `weir_versions` as `s`. Those that end with a column go on with keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Statements {
+    /// Makes a key of a parameter, which has its bytes.
+    pub(super) key: String,
     pub(super) read: String,
     /// Key and digest, `NULL` without a value.
     pub(super) look: String,
@@ -70,22 +57,9 @@ fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// What `information_schema` says of a column.
-struct Found {
-    name: String,
-    data_type: String,
-    /// Of text: its character set and collation.
-    collation: Option<(String, String)>,
-    length_max: Option<Length>,
-    /// Whether a row can be made without it.
-    is_filled: bool,
-    is_generated: bool,
-    is_unsigned: bool,
-}
-
-impl UserTable {
+impl UserTable<Statements> {
     /// Looks at the table, and says what it lacks.
-    pub(super) async fn examine(connection: &mut Conn, names: &Names) -> Setup<UserTable> {
+    pub(super) async fn examine(connection: &mut Conn, names: &Names) -> Setup<Self> {
         let shown = &names.table;
         let (schema, name) = match names.table.split_once('.') {
             Some((schema, name)) => (Some(schema), name),
@@ -116,38 +90,13 @@ impl UserTable {
                 COALESCE(generation_expression, '') <> '', column_type LIKE '%unsigned%', character_maximum_length
             FROM information_schema.columns WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?
             ORDER BY ordinal_position";
-        type Fields = (String, String, Option<String>, Option<String>, bool, bool, bool, Option<u64>);
         let columns: Vec<Fields> = connection.exec(columns, (schema, name)).await?;
-        let columns: Vec<Found> = columns
-            .into_iter()
-            .map(|(name, data_type, charset, collation, is_filled, is_generated, is_unsigned, length)| {
-                Found {
-                    length_max: charset.as_ref().zip(length).map(|(charset, most)| {
-                        // The texts are limited in bytes, which are characters in most other sets.
-                        let is_in_bytes = data_type != "varchar" && charset.starts_with("utf8");
-                        if is_in_bytes { Length::Bytes(most) } else { Length::Characters(most) }
-                    }),
-                    name,
-                    data_type,
-                    collation: charset.zip(collation),
-                    is_filled: is_filled || is_generated,
-                    is_generated,
-                    is_unsigned,
-                }
-            })
-            .collect();
-        let find = |name: &str| {
-            let known = || columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
-            columns.iter().find(|column| column.name == name).ok_or_else(|| {
-                Error::new(Kind::Config, format!("{shown} has no column {name}; it has {}", known()))
-            })
-        };
+        // Of a key that is text: its character set and collation.
+        let of_key = columns.iter().find(|(name, ..)| *name == names.key);
+        let set = of_key.and_then(|(_, _, charset, collation, ..)| charset.clone().zip(collation.clone()));
+        let columns: Vec<Described> = columns.into_iter().map(described).collect();
+        let find = |name: &str| Described::find(&columns, shown, name, "name another");
         let (key, value) = (find(&names.key)?, find(&names.value)?);
-        if let Some(Found { name, .. }) = [key, value].into_iter().find(|column| column.is_generated) {
-            return refuse(format!(
-                "the column {name} of {shown} is generated, so it cannot be written; name another"
-            ));
-        }
         // Which unique indexes there are; whether the key is in them as a whole, and whether alone.
         let unique =
             "SELECT index_name, SUM(COALESCE(column_name = ? AND sub_part IS NULL, FALSE)) > 0, COUNT(*) = 1
@@ -168,19 +117,9 @@ impl UserTable {
                 key.name
             ));
         }
-        let column = |found: &Found, others: &str| {
-            let Found { name, data_type, is_unsigned, length_max, .. } = found;
-            let known = TYPES.iter().find(|(known, _)| known == data_type && !is_unsigned);
-            let kind = known.map(|(_, kind)| *kind).ok_or_else(|| {
-                let unsigned = if *is_unsigned { " unsigned" } else { "" };
-                let what = format!("the column {name} of {shown} is {data_type}{unsigned}; {others}");
-                Error::new(Kind::Config, what)
-            })?;
-            let (name, type_name) = (name.clone(), data_type.clone());
-            Ok::<_, Error>(Column { name, type_name, kind, length_max: *length_max })
-        };
-        let mut key_column = column(key, "keys are varbinary, varchar, smallint, int or bigint")?;
-        if let Some((charset, collation)) = &key.collation {
+        let keys = "keys are varbinary, varchar, smallint, int or bigint";
+        let mut key_column = key.column(shown, |_| true, keys)?;
+        if let Some((charset, collation)) = &set {
             let why = match (charset.as_str(), collation.ends_with("_bin")) {
                 // What it lacks would be a `?`, also in another key.
                 ("utf8mb4", true) => None,
@@ -201,21 +140,10 @@ impl UserTable {
                 key_column.kind = Type::PaddedText;
             }
         }
-        let value_column = column(value, "values are varbinary, varchar, or one of the texts and blobs")?;
-        if matches!(value_column.kind, Type::Integer(_)) {
-            return refuse(format!(
-                "the column {} of {shown} is {}; values are varbinary, varchar, or one of the texts and blobs",
-                value.name, value.data_type
-            ));
-        }
-        for Found { name, is_filled, .. } in &columns {
-            if !is_filled && *name != key.name && *name != value.name {
-                return refuse(format!(
-                    "the column {name} of {shown} is NOT NULL without a default, so no row can be made; run ALTER TABLE {table} ALTER {} SET DEFAULT …",
-                    quoted(name)
-                ));
-            }
-        }
+        let is_value = |kind: Type| !matches!(kind, Type::Integer(_));
+        let values = "values are varbinary, varchar, or one of the texts and blobs";
+        let value_column = value.column(shown, is_value, values)?;
+        names.check_others(&columns, &table, quoted)?;
         let (k, v) = (quoted(&key.name), quoted(&value.name));
         // Rights are checked also where nothing is done.
         for statement in [
@@ -233,48 +161,48 @@ impl UserTable {
                 done => done?,
             }
         }
-        let mut examined = UserTable {
-            shown: shown.clone(),
-            table,
-            key: key_column,
-            value: value_column,
-            collation: key.collation.as_ref().map(|(_, collation)| collation.clone()),
-            statements: Statements::default(),
-        };
-        examined.statements = examined.statements();
-        Ok(examined)
+        let collation = set.as_ref().map(|(_, collation)| collation.as_str());
+        let statements = Statements::of(&table, &key_column, &value_column, collation);
+        Ok(UserTable { shown: shown.clone(), table, key: key_column, value: value_column, statements })
     }
+}
 
-    /// Why there is never such a row, if that is so.
-    pub(super) fn refuses(&self, key: &Key, row: Option<&Row>) -> Option<Error> {
-        user_table::refuses(&self.shown, &self.key, &self.value, key, row)
+/// A row of what is asked of the columns.
+type Fields = (String, String, Option<String>, Option<String>, bool, bool, bool, Option<u64>);
+
+fn described(
+    (name, data_type, charset, _, is_filled, is_generated, is_unsigned, length): Fields,
+) -> Described {
+    let known = TYPES.iter().find(|(known, _)| *known == data_type && !is_unsigned);
+    let length_max = charset.zip(length).map(|(charset, most)| {
+        // The texts are limited in bytes, which are characters in most other sets.
+        let is_in_bytes = data_type != "varchar" && charset.starts_with("utf8");
+        if is_in_bytes { Length::Bytes(most) } else { Length::Characters(most) }
+    });
+    Described {
+        name,
+        kind: known.map(|(_, kind)| *kind),
+        type_name: if is_unsigned { data_type + " unsigned" } else { data_type },
+        length_max,
+        is_filled: is_filled || is_generated,
+        is_generated,
     }
+}
 
-    /// Makes a key of the column of the bytes `expression`.
-    pub(super) fn key_of_bytes(&self, expression: &str) -> String {
-        match (&self.collation, self.key.kind) {
+impl Statements {
+    /// `collation`: that of a key that is text.
+    fn of(table: &str, key: &Column, value: &Column, collation: Option<&str>) -> Statements {
+        // Makes a key of the column of the bytes `expression`.
+        let key_of_bytes = |expression: &str| match (collation, key.kind) {
             // A binary string is compared as such, without the index.
             (Some(collation), _) => format!("CONVERT({expression} USING utf8mb4) COLLATE {collation}"),
             (None, Type::Integer(_)) => format!("CAST({expression} AS SIGNED)"),
             (None, _) => expression.to_owned(),
-        }
-    }
-
-    /// Makes bytes of a value of `column`.
-    fn to_bytes(column: &Column, expression: &str) -> String {
-        match column.kind {
-            Type::Bytes => expression.to_owned(),
-            Type::Integer(_) => format!("CAST({expression} AS CHAR CHARACTER SET utf8mb4)"),
-            _ => format!("CONVERT({expression} USING utf8mb4)"),
-        }
-    }
-
-    fn statements(&self) -> Statements {
-        let UserTable { table, key, value, .. } = self;
+        };
         let (k, v) = (quoted(&key.name), quoted(&value.name));
         let (sql_key, sql_value) = (format!("t.{k}"), format!("t.{v}"));
         // The session's character set is binary: what is converted arrives as its bytes.
-        let (key_out, value_out) = (Self::to_bytes(key, &sql_key), Self::to_bytes(value, &sql_value));
+        let (key_out, value_out) = (to_bytes(key, &sql_key), to_bytes(value, &sql_value));
         let key_bytes = format!("CAST({key_out} AS BINARY)");
         let digest = format!("UNHEX(SHA2({value_out}, 256))");
         let is_known = format!("s.digest = {digest}");
@@ -292,6 +220,7 @@ impl UserTable {
         let size = format!("LENGTH({value_out})");
         let is_live = "(s.expires IS NULL OR s.expires > ?)";
         Statements {
+            key: key_of_bytes("?"),
             read: format!(
                 "SELECT {} FROM {rows} WHERE {sql_value} IS NOT NULL AND {sql_key}",
                 // Not cast to bytes, which it is as it arrives: a cast of more than max_allowed_packet is NULL.
@@ -308,17 +237,17 @@ impl UserTable {
                 "SELECT {} FROM {VERSIONS} s JOIN {table} t ON {sql_key} = {}
                 WHERE s.expires <= ? AND {is_known} LIMIT ?",
                 columns(&size),
-                self.key_of_bytes("s.`key`")
+                key_of_bytes("s.`key`")
             ),
             list_forgotten: format!(
                 "SELECT s.`key`, s.version FROM {VERSIONS} s LEFT JOIN {table} t ON {sql_key} = {} AND {is_known}
                 WHERE s.expires <= ? AND {sql_key} IS NULL LIMIT ?",
-                self.key_of_bytes("s.`key`")
+                key_of_bytes("s.`key`")
             ),
             insert: format!("INSERT INTO {table} ({k}, {v}) VALUES "),
             insert_row: format!(
                 "({}, {})",
-                self.key_of_bytes("?"),
+                key_of_bytes("?"),
                 match value.kind {
                     Type::Bytes => "?",
                     _ => "CONVERT(? USING utf8mb4)",
@@ -327,6 +256,15 @@ impl UserTable {
             replace: format!(" ON DUPLICATE KEY UPDATE {v} = VALUES({v})"),
             delete: format!("DELETE t FROM {table} AS t WHERE {sql_key}"),
         }
+    }
+}
+
+/// Makes bytes of a value of `column`.
+fn to_bytes(column: &Column, expression: &str) -> String {
+    match column.kind {
+        Type::Bytes => expression.to_owned(),
+        Type::Integer(_) => format!("CAST({expression} AS CHAR CHARACTER SET utf8mb4)"),
+        _ => format!("CONVERT({expression} USING utf8mb4)"),
     }
 }
 

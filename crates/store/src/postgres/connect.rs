@@ -5,14 +5,14 @@ use super::{Host, OPENED, Postgres, cause};
 use crate::password::{Passfile, Password, default_passfile};
 use crate::sql::{Failure, Meaning, Setup};
 use crate::store_url::{Place, StoreUrl};
-use crate::user_table::{self, Names};
+use crate::user_table::{self, RowsTable};
 use crate::{Error, Kind, redacted};
 use kv::one_line;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{self, SslMode};
@@ -75,7 +75,7 @@ impl Postgres {
             _ => false,
         };
         let tls = Tls::of(&mut url, is_local).map_err(wrong)?;
-        let user_table = Names::of(&mut url).map_err(wrong)?.map(|names| (names, OnceLock::new()));
+        let rows = RowsTable::of(&mut url).map_err(wrong)?;
         let tls_parameters = tls::PARAMETERS.map(|(name, _)| name);
         let own = ["password-file", "passfile"];
         let known = [&tls_parameters[..], &DRIVER_PARAMETERS, &own, &user_table::PARAMETERS].concat();
@@ -94,8 +94,7 @@ impl Postgres {
         Ok(Postgres {
             hosts,
             tls,
-            user_table,
-            others_write: false,
+            rows,
             allows_asynchronous_failover: false,
             number,
             shown,

@@ -19,10 +19,9 @@ use super::password::Password;
 use super::sql::{
     self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, overtaken, taken,
 };
-use super::user_table::{Names, VERSIONS, capabilities, refuse};
+use super::user_table::{RowsTable, UserTable, VERSIONS, refuse};
 use super::{
     Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, only_several_hosts,
-    only_user_tables,
 };
 use failover::{CONFIRM, SERVER};
 use kv::{Key, Row, Timestamp, Version, one_line};
@@ -30,14 +29,14 @@ use parking_lot::Mutex;
 use session::PostgresSession;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock};
 use tls::Tls;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{WasNull, WrongType};
 use tokio_postgres::{Client, Config};
 use user_session::UserTableSession;
-use user_table::{UserTable, VERSIONS_TABLE};
+use user_table::{Statements, VERSIONS_TABLE};
 
 /// The first half of the advisory locks' keys: `weir` in ASCII.
 const LOCK_SPACE: i32 = 0x7765_6972;
@@ -125,10 +124,7 @@ pub(super) struct Postgres {
     /// At least one.
     hosts: Vec<Host>,
     tls: Tls,
-    /// A table of somebody else, if the rows are there, and what it turned out to be.
-    user_table: Option<(Names, OnceLock<Arc<UserTable>>)>,
-    /// Others may write the rows at any time, and nothing is cached.
-    others_write: bool,
+    rows: RowsTable<Statements>,
     /// Several hosts are the store also if a failover loses acknowledged writes.
     allows_asynchronous_failover: bool,
     /// Tells its owner's sessions from those of the process's other stores.
@@ -172,21 +168,17 @@ impl Postgres {
         let silence =
             "SELECT set_config(name, $1, false) FROM pg_settings WHERE name = 'idle_session_timeout'";
         client.query(silence, &[&OWNER_SILENCE_MAX.as_millis().to_string()]).await?;
-        let (rows, table) = match &self.user_table {
+        let (rows, table) = match &self.rows.names {
             None => {
                 make_tables(&client, &TABLES).await?;
                 (ROWS, ROWS.to_owned())
             }
-            Some((names, known)) => {
-                let table = Arc::new(UserTable::examine(&client, names, self.others_write).await?);
+            Some(names) => {
+                let table = UserTable::examine(&client, names, self.rows.others_write).await?;
                 let name = table.table.clone();
-                // The first look counts: the database checks again what it lets through.
-                known.get_or_init(|| table);
-                make_tables(
-                    &client,
-                    &[(VERSIONS, VERSIONS_TABLE), TABLES[1], TABLES[2], TABLES[3], TABLES[4]],
-                )
-                .await?;
+                self.rows.examined(table);
+                let tables = [(VERSIONS, VERSIONS_TABLE), TABLES[1], TABLES[2], TABLES[3], TABLES[4]];
+                make_tables(&client, &tables).await?;
                 (VERSIONS, name)
             }
         };
@@ -304,7 +296,7 @@ impl Postgres {
         let plans =
             "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off";
         client.batch_execute(plans).await?;
-        match self.user_table.as_ref().and_then(|(_, known)| known.get()) {
+        match self.rows.known() {
             None => self.prepared(client, ended).await,
             Some(table) => {
                 let (table, shown) = (Arc::clone(table), Arc::clone(&self.shown));
@@ -406,11 +398,7 @@ impl Store for Postgres {
     }
 
     fn allow_foreign_writers(&mut self) -> Result<(), Error> {
-        self.others_write = true;
-        match &self.user_table {
-            Some(_) => Ok(()),
-            None => Err(only_user_tables(&self.shown)),
-        }
+        self.rows.allow_foreign_writers(&self.shown)
     }
 
     fn allow_asynchronous_failover(&mut self) -> Result<(), Error> {
@@ -419,12 +407,11 @@ impl Store for Postgres {
     }
 
     fn capabilities(&self) -> Capabilities {
-        capabilities(self.user_table.is_some(), self.others_write)
+        self.rows.capabilities()
     }
 
     fn refuses(&self, key: &Key, row: Option<&Row>) -> Option<Error> {
-        let (_, table) = self.user_table.as_ref()?;
-        table.get()?.refuses(key, row)
+        self.rows.refuses(key, row)
     }
 }
 

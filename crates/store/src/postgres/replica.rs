@@ -38,7 +38,7 @@ fn open_each(urls: &[impl AsRef<str>]) -> Result<Vec<Postgres>, Error> {
 fn parse(url: &str) -> Result<Postgres, Error> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         let postgres = Postgres::open(url)?;
-        if postgres.user_table.is_some() {
+        if postgres.rows.names.is_some() {
             let message =
                 format!("{} has its rows in a table of others, which no replica follows", postgres.shown);
             return Err(Error::new(Kind::Config, message));

@@ -1,9 +1,9 @@
 //! A session with PostgreSQL over a table that others made.
 
 use super::session::{ADD_EVENTS, Base, Columns, by_key, clear_of, rows_of};
-use super::user_table::{LEFT_OUT, Statements, UserTable};
+use super::user_table::{LEFT_OUT, Statements};
 use crate::sql::{Failure, Meaning, Setup, Step};
-use crate::user_table::{self, FORGOTTEN_AT_ONCE, Seen, VERSIONS, no_order, refused_by};
+use crate::user_table::{self, FORGOTTEN_AT_ONCE, Seen, UserTable, VERSIONS, no_order, refused_by};
 use crate::{Answer, Error, EventBlock, Found, Listed, Listing, Session};
 use kv::{Change, Key, Row, Write};
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use tokio_postgres::{Client, Statement};
 
 pub(super) struct UserTableSession {
     base: Base,
-    table: Arc<UserTable>,
+    table: Arc<UserTable<Statements>>,
     read: Statement,
     look: Statement,
     write: Statement,
@@ -28,24 +28,24 @@ pub(super) struct UserTableSession {
 impl UserTableSession {
     /// A session on a connection that lacks only its statements.
     pub(super) async fn prepare(
-        table: Arc<UserTable>,
+        table: Arc<UserTable<Statements>>,
         shown: Arc<str>,
         client: Client,
         ended: JoinHandle<String>,
     ) -> Setup<UserTableSession> {
-        let Statements { read, look, write, list, list_expired, forget_expired } = table.statements();
+        let Statements { read, look, write, list, list_expired, forget_expired } = &table.statements;
         // It costs more than the statements, each of which is of few rows.
         client.batch_execute("SET jit = off").await?;
         Ok(UserTableSession {
-            read: client.prepare(&read).await?,
-            look: client.prepare(&look).await?,
-            write: client.prepare(&write).await?,
+            read: client.prepare(read).await?,
+            look: client.prepare(look).await?,
+            write: client.prepare(write).await?,
             list: match list {
-                Some(list) => Some(client.prepare(&list).await?),
+                Some(list) => Some(client.prepare(list).await?),
                 None => None,
             },
-            list_expired: client.prepare(&list_expired).await?,
-            forget_expired: client.prepare(&forget_expired).await?,
+            list_expired: client.prepare(list_expired).await?,
+            forget_expired: client.prepare(forget_expired).await?,
             base: Base::new(shown, client, ended),
             table,
             seen: Seen::default(),
