@@ -63,26 +63,16 @@ pub(super) struct MysqlSession {
     pub(super) packet_bytes_max: usize,
 }
 
-/// A row with its value, or the length of it, in the place of `V`.
+/// A row as it is read: key, value or its length, content type, version, content coding, end.
 type Fields<V> = (Vec<u8>, V, Vec<u8>, i64, Vec<u8>, Option<i64>);
 
-/// The columns of a row besides key and value.
-struct Columns {
-    kind: Vec<u8>,
-    version: i64,
-    encoding: Vec<u8>,
-    expires: Option<i64>,
-}
-
-impl Columns {
-    fn row(&self, key: &Key, value: &[u8]) -> Row {
-        let attributes = Attributes {
-            content_type: std::str::from_utf8(&self.kind).unwrap_or_default(),
-            content_encoding: std::str::from_utf8(&self.encoding).unwrap_or_default(),
-            expires: self.expires.map(|at| Timestamp(at as u64)),
-        };
-        Row::with(key, attributes, value, Version(self.version as u64))
-    }
+fn row_of<V>(key: &Key, value: &[u8], (_, _, kind, version, encoding, expires): &Fields<V>) -> Row {
+    let attributes = Attributes {
+        content_type: std::str::from_utf8(kind).unwrap_or_default(),
+        content_encoding: std::str::from_utf8(encoding).unwrap_or_default(),
+        expires: expires.map(|at| Timestamp(at as u64)),
+    };
+    Row::with(key, attributes, value, Version(*version as u64))
 }
 
 impl MysqlSession {
@@ -95,14 +85,12 @@ impl MysqlSession {
     ) -> Result<Vec<Option<Row>>, Failure> {
         let mut rows = HashMap::with_capacity(keys.len());
         for keys in keys.chunks(keys_max) {
-            let found: Vec<Fields<Vec<u8>>> = self.ask(statement(keys.len()), values(keys)).await?;
-            rows.extend(found.into_iter().map(|(key, value, kind, version, encoding, expires)| {
-                (key, (value, Columns { kind, version, encoding, expires }))
-            }));
+            let found: Vec<Fields<Vec<u8>>> = self.ask(&statement(keys.len()), values(keys)).await?;
+            rows.extend(found.into_iter().map(|mut fields| (std::mem::take(&mut fields.0), fields)));
         }
         let row = |key: &Key| {
-            let (value, columns) = rows.remove(key.as_bytes())?;
-            Some(columns.row(key, &value))
+            let fields = rows.remove(key.as_bytes())?;
+            Some(row_of(key, &fields.1, &fields))
         };
         let rows: Vec<Option<Row>> = keys.iter().map(row).collect();
         let versions = rows.iter().map(|row| row.as_ref().map(Row::version));
@@ -117,17 +105,16 @@ impl MysqlSession {
         list: &str,
         list_expired: &str,
     ) -> Result<Vec<Listed>, Failure> {
-        let (now, limit) = (Value::Int(listing.now.0 as i64), Value::UInt(listing.limit as u64));
-        let bytes = |bytes: &[u8]| Value::Bytes(bytes.to_vec());
-        let (statement, values) = match listing.expired {
-            true => (list_expired, vec![now, limit]),
-            false => (list, vec![bytes(&listing.from), bytes(listing.end()), now, limit]),
+        let (now, limit) = (listing.now.0 as i64, listing.limit as u64);
+        let found: Vec<Fields<u64>> = if listing.expired {
+            self.ask(&in_limits(list_expired), (now, limit)).await?
+        } else {
+            self.ask(&in_limits(list), (listing.from.as_slice(), listing.end(), now, limit)).await?
         };
-        let found: Vec<Fields<u64>> = self.ask(in_limits(statement), Params::Positional(values)).await?;
-        let listed = |(key, value_bytes, kind, version, encoding, expires): Fields<u64>| {
+        let listed = |fields: Fields<u64>| {
             // One that is no key of weir's is not listed.
-            let key = Key::new(&key)?;
-            Some(Listed { row: Columns { kind, version, encoding, expires }.row(&key, b""), value_bytes })
+            let key = Key::new(&fields.0)?;
+            Some(Listed { row: row_of(&key, b"", &fields), value_bytes: fields.1 })
         };
         let rows: Vec<Listed> = found.into_iter().filter_map(listed).collect();
         let keys: Vec<Key> = rows.iter().filter_map(|listed| Key::new(listed.row.key())).collect();
@@ -145,7 +132,7 @@ impl MysqlSession {
         }
         let now = boot_time();
         if now.saturating_sub(self.asked) > EPOCH_LASTS {
-            let epoch = self.ask::<i64>(EPOCH.to_owned(), Params::Empty).await?;
+            let epoch = self.ask::<i64>(EPOCH, ()).await?;
             self.check(&epoch)?;
             self.asked = now;
         }
@@ -272,8 +259,8 @@ impl MysqlSession {
     /// Runs a statement; its rows.
     pub(super) async fn ask<T: FromRow + Send + 'static>(
         &mut self,
-        statement: String,
-        values: Params,
+        statement: &str,
+        values: impl Into<Params> + Send,
     ) -> Result<Vec<T>, Failure> {
         let rows = in_time(async {
             self.connection.exec_iter(statement, values).await?.try_collect_and_drop::<T>().await
@@ -282,7 +269,11 @@ impl MysqlSession {
     }
 
     /// Runs a statement; how many rows it changed.
-    pub(super) async fn count(&mut self, statement: String, values: Params) -> Result<u64, Failure> {
+    pub(super) async fn count(
+        &mut self,
+        statement: &str,
+        values: impl Into<Params> + Send,
+    ) -> Result<u64, Failure> {
         let run = async {
             let answer = self.connection.exec_iter(statement, values).await?;
             let changed = answer.affected_rows();
@@ -357,9 +348,8 @@ impl Session for MysqlSession {
 
     fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
         Box::pin(async move {
-            let found = self
-                .ask::<(u64, u64, Vec<u8>)>(EVENTS.to_owned(), Params::Positional(vec![Value::UInt(behind)]));
-            let found = found.await.map_err(|failure| failure.of(&self.shown, Step::Read))?;
+            let found = self.ask::<(u64, u64, Vec<u8>)>(EVENTS, (behind,)).await;
+            let found = found.map_err(|failure| failure.of(&self.shown, Step::Read))?;
             let block =
                 |(id, at, body): (u64, u64, Vec<u8>)| EventBlock { id, at: Timestamp(at), body: body.into() };
             Ok(found.into_iter().map(block).collect())
@@ -372,8 +362,7 @@ impl Session for MysqlSession {
             loop {
                 let trimmed = async {
                     self.begin().await?;
-                    let values = vec![Value::UInt(until), Value::UInt(TRIM_PART)];
-                    self.count(TRIM_EVENTS.to_owned(), Params::Positional(values)).await
+                    self.count(TRIM_EVENTS, (until, TRIM_PART)).await
                 };
                 let trimmed = trimmed.await;
                 let trimmed = trimmed.map_err(|failure| failure.and_ended().of(&self.shown, Step::Write))?;

@@ -13,7 +13,7 @@ use crate::user_table::{
 };
 use crate::{Answer, Error, EventBlock, Found, Listed, Listing, Session};
 use kv::{Change, Key, Row, Write};
-use mysql_async::{Params, Value};
+use mysql_async::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -60,19 +60,16 @@ impl UserTableSession {
     /// lifetime, also if it is the same value again.
     async fn forget_expired(&mut self, listing: &Listing) -> Result<(), Error> {
         let UserTableSession { base, table, .. } = self;
-        let now = listing.now.0 as i64;
-        let values = vec![Value::Int(now), Value::UInt(FORGOTTEN_AT_ONCE)];
-        let found = base
-            .ask::<(Vec<u8>, i64)>(in_limits(&table.statements.list_forgotten), Params::Positional(values));
-        let found = found.await.map_err(|failure| failure.of(&base.shown, Step::Read))?;
+        let (now, list) = (listing.now.0 as i64, in_limits(&table.statements.list_forgotten));
+        let found = base.ask::<(Vec<u8>, i64)>(&list, (now, FORGOTTEN_AT_ONCE)).await;
+        let found = found.map_err(|failure| failure.of(&base.shown, Step::Read))?;
         if found.is_empty() {
             return Ok(());
         }
         let forget = async {
             base.begin().await?;
             for (key, version) in found {
-                let values = vec![Value::Bytes(key), Value::Int(version), Value::Int(now)];
-                base.count(FORGET_EXPIRED.to_owned(), Params::Positional(values)).await?;
+                base.count(FORGET_EXPIRED, (key, version, now)).await?;
             }
             Ok::<_, Failure>(())
         };
@@ -114,8 +111,7 @@ impl UserTableSession {
         let Statements { look, replace, delete, key, .. } = &table.statements;
         self.base.begin().await?;
         if let Some(EventBlock { id, at, body }) = events {
-            let values = vec![Value::UInt(*id), Value::UInt(at.0), Value::Bytes(body.to_vec())];
-            self.base.count(ADD_EVENTS.to_owned(), Params::Positional(values)).await?;
+            self.base.count(ADD_EVENTS, (*id, at.0, &**body)).await?;
         }
         let mut keys: Vec<&Key> = self.seen.keys().chain(writes.iter().map(|write| &write.key)).collect();
         // Always in the same order.
@@ -125,7 +121,7 @@ impl UserTableSession {
         for keys in keys.chunks(STATEMENT_KEYS_MAX) {
             let look = over(key, look, keys.len()) + " FOR UPDATE";
             there.extend(
-                self.base.ask::<(Vec<u8>, Option<Vec<u8>>)>(look, values(keys.iter().copied())).await?,
+                self.base.ask::<(Vec<u8>, Option<Vec<u8>>)>(&look, values(keys.iter().copied())).await?,
             );
         }
         let is_as_seen =
@@ -151,11 +147,11 @@ impl UserTableSession {
         let removed: Vec<&Key> = gone.iter().copied().filter(|key| is_there(key)).collect();
         for keys in removed.chunks(STATEMENT_KEYS_MAX) {
             let delete = over(key, delete, keys.len());
-            self.base.count(delete, values(keys.iter().copied())).await?;
+            self.base.count(&delete, values(keys.iter().copied())).await?;
         }
         for keys in gone.chunks(STATEMENT_KEYS_MAX) {
             let forget = format!("{FORGET} IN ({})", vec!["?"; padded(keys.len())].join(", "));
-            self.base.count(forget, values(keys.iter().copied())).await?;
+            self.base.count(&forget, values(keys.iter().copied())).await?;
         }
         let has_value = |write: &Write| there.get(write.key.as_bytes()).is_some_and(Option::is_some);
         Ok(writes.iter().map(|write| Found::present(has_value(write))).collect())
@@ -181,7 +177,7 @@ impl UserTableSession {
             let values = now.iter().flat_map(|(write, row)| {
                 [Value::Bytes(write.key.as_bytes().to_vec()), Value::Bytes(row.value().to_vec())]
             });
-            self.base.count(insert, Params::Positional(values.collect())).await?;
+            self.base.count(&insert, values.collect::<Vec<_>>()).await?;
             let values = now.iter().flat_map(|(write, row)| {
                 let attributes = row.attributes();
                 [
@@ -194,7 +190,7 @@ impl UserTableSession {
                 ]
             });
             let note = statement(NOTE, NOTE_ROW, NOTE_OVER);
-            self.base.count(note, Params::Positional(values.collect())).await?;
+            self.base.count(&note, values.collect::<Vec<_>>()).await?;
         }
         Ok(())
     }
