@@ -6,7 +6,7 @@
 
 use super::events::Repeat;
 use super::{Batching, Intent, WriteRequest, Written};
-use crate::events::{EventKind, Record};
+use crate::events::{self, EventKind, Record};
 use crate::{Error, Found, Idempotency, Kind};
 use kv::{Change, Clock, Key, Precondition, Row, Version, Write};
 
@@ -189,16 +189,18 @@ pub(super) fn writes(groups: &[Group]) -> Vec<Write> {
     groups.iter().filter_map(Group::write).collect()
 }
 
-/// Writes down what the groups do; `found` says of each of [`writes`] what it found. Without it, what it would say has been read.
-pub(super) fn record(groups: &[Group], found: Option<&[Found]>, body: &mut Vec<u8>) {
-    let mut found = found.unwrap_or_default().iter();
+/// The body of a block that says what the groups do; `found` says of each of [`writes`] what it found. Without it, what it would say
+/// has been read.
+pub(super) fn record(groups: &[Group], found: Option<&[Found]>, is_complete: bool) -> Vec<u8> {
+    let (mut found, mut body) = (found.unwrap_or_default().iter(), events::body(is_complete));
     for group in groups {
         match group.last.and_then(|_| found.next()) {
             // It was not applied.
             Some(Found::Newer) => {}
-            found => group.record(found == Some(&Found::Present), body),
+            found => group.record(found == Some(&Found::Present), &mut body),
         }
     }
+    body
 }
 
 /// Answers every request; `found` says of each of [`writes`] what it found.

@@ -230,9 +230,9 @@ pub(super) struct Ticket<'e> {
 }
 
 impl Ticket<'_> {
-    /// The block of the batch.
-    pub(super) fn block(&self, at: Timestamp, body: Vec<u8>) -> EventBlock {
-        EventBlock { id: self.id, at, body: body.into() }
+    /// The block of the batch, if anything is in it.
+    pub(super) fn block(&self, at: Timestamp, body: Vec<u8>) -> Option<EventBlock> {
+        events::has_records(&body).then(|| EventBlock { id: self.id, at, body: body.into() })
     }
 
     /// The batch did not happen, or changed nothing.

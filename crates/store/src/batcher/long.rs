@@ -376,8 +376,7 @@ async fn apply<'s>(
     let writes: Vec<Write> = writes.into_values().map(|(write, _)| write).collect();
     let ticket = shared.events.begin(|| shared.next_version());
     let block = ticket.block(shared.clock.now(), body);
-    let has_records = events::has_records(&block.body);
-    let stored = Some(&block).filter(|_| shared.events.keeps_all() && has_records);
+    let stored = block.as_ref().filter(|_| shared.events.keeps_all());
     let found = match session.write_with(&writes, stored).await {
         Ok(found) => found,
         Err(error) => {
@@ -392,11 +391,9 @@ async fn apply<'s>(
         let what = "the store holds a newer version of a key: something else writes it";
         return Err(Error::new(Kind::Unknown, what));
     }
-    let events = if has_records {
-        Some((ticket, block))
-    } else {
+    let Some(block) = block else {
         ticket.end_without();
-        None
+        return Ok((AtomicOutcome::Applied(answers), None));
     };
-    Ok((AtomicOutcome::Applied(answers), events))
+    Ok((AtomicOutcome::Applied(answers), Some((ticket, block))))
 }

@@ -5,7 +5,7 @@ use super::replies::answer_batch;
 use super::worker::{BATCH_BYTES_MAX, RETRIES_MAX, Ran, Request};
 use super::{Batching, Intent, ReadRequest, Shared, WorkerMeters, WriteRequest, held_up};
 use super::{apart, batch};
-use crate::{Answer, Error, EventBlock, Found, Idempotency, Kind, Session, events};
+use crate::{Answer, Error, EventBlock, Found, Idempotency, Kind, Session};
 use kv::{Key, Row};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -157,21 +157,6 @@ async fn commit(
         return Ok(answer_batch(|| fail(groups, &held_up("this one"))));
     };
     let written = write(session, &mut groups, is_part, shared, left).await;
-    let written = written.map(|(found, events)| {
-        // Made before the answers take the groups, and published after them: who is told finds the row.
-        let events = events.map(|(ticket, stored)| {
-            let is_stored = stored.is_some();
-            let gathered = || {
-                let mut body = events::body(false);
-                batch::record(&groups, Some(&found), &mut body);
-                let block = ticket.block(shared.clock.now(), body);
-                events::has_records(&block.body).then_some(block)
-            };
-            let block = stored.or_else(|| if ticket.gathers { gathered() } else { None });
-            (ticket, block, is_stored)
-        });
-        (found, events)
-    });
     let refusal = written.as_ref().err().filter(|error| error.kind() == Kind::Refused);
     if shared.refuses_writes.load(Relaxed) != refusal.is_some() {
         shared.refuses_writes.store(refusal.is_some(), Relaxed);
@@ -180,6 +165,7 @@ async fn commit(
     let error = match written {
         Ok((found, events)) => {
             let answered = answer_batch(|| batch::answer(groups, &found, shared.config.batching));
+            // After the answers: who is told finds the row.
             match events {
                 Some((ticket, Some(block), is_stored)) => ticket.end_with(block, is_stored),
                 Some((ticket, None, _)) => ticket.end_without(),
@@ -204,8 +190,8 @@ async fn commit(
     if error.kind().ends_session() { Err(error) } else { Ok(answered) }
 }
 
-/// What writes found; and their place among the events, with their block if the store keeps it.
-type Sent<'s> = (Vec<Found>, Option<(Ticket<'s>, Option<EventBlock>)>);
+/// What writes found; and their place among the events, with their block and whether the store keeps it.
+type Sent<'s> = (Vec<Found>, Option<(Ticket<'s>, Option<EventBlock>, bool)>);
 
 /// Decides the preconditions, reading the keys that have any, gives every write its version, and sends what is to be written.
 ///
@@ -264,14 +250,18 @@ async fn write<'s>(
             return Ok((session.write(&batch::writes(groups)).await?, None));
         }
         let ticket = shared.events.begin(|| shared.next_version());
-        let stored = is_stored.then(|| {
-            let mut body = events::body(keeps_events);
-            batch::record(groups, None, &mut body);
-            ticket.block(shared.clock.now(), body)
-        });
-        let stored = stored.filter(|block| events::has_records(&block.body));
+        let body = is_stored.then(|| batch::record(groups, None, keeps_events));
+        let stored = body.and_then(|body| ticket.block(shared.clock.now(), body));
         match session.write_with(&batch::writes(groups), stored.as_ref()).await {
-            Ok(found) => return Ok((found, Some((ticket, stored)))),
+            Ok(found) => {
+                let is_stored = stored.is_some();
+                let gathered = || {
+                    let body = batch::record(groups, Some(&found), keeps_events);
+                    ticket.block(shared.clock.now(), body)
+                };
+                let block = if is_stored || !ticket.gathers { stored } else { gathered() };
+                return Ok((found, Some((ticket, block, is_stored))));
+            }
             // It may happen, also later.
             Err(error) if error.kind() == Kind::Unknown => return Err(error),
             Err(error) => {
