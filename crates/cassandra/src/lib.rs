@@ -13,6 +13,7 @@ mod config;
 mod failure;
 mod session;
 
+use async_trait::async_trait;
 use config::Config;
 use failure::Failed;
 use kv::{Clock, Timestamp, Version, one_line};
@@ -155,8 +156,7 @@ impl Cassandra {
         if let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
             ConnectionPoolError::Broken { last_connection_error },
         )) = error
-            && let Some(why) =
-                io_error_in(last_connection_error).and_then(|error| cluster_tls_failure(error))
+            && let Some(why) = io_error_in(last_connection_error).and_then(|error| cluster_tls_failure(error))
         {
             return (Kind::Config, why);
         }
@@ -248,22 +248,21 @@ impl Cassandra {
     }
 }
 
+#[async_trait]
 impl Store for Cassandra {
     /// Nobody owns it: any number of servers may do this.
-    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
-        Box::pin(async move {
-            match tokio::time::timeout(SETUP_MAX, self.take(part)).await {
-                Ok(taken) => taken,
-                Err(_) => {
-                    let (shown, secs) = (&self.config.shown, SETUP_MAX.as_secs());
-                    let what = format!("the store {shown} does not answer within {secs} s");
-                    Err(Error::new(Kind::Unavailable, what))
-                }
+    async fn acquire(&self, part: Part) -> Answer<Lease> {
+        match tokio::time::timeout(SETUP_MAX, self.take(part)).await {
+            Ok(taken) => taken,
+            Err(_) => {
+                let (shown, secs) = (&self.config.shown, SETUP_MAX.as_secs());
+                let what = format!("the store {shown} does not answer within {secs} s");
+                Err(Error::new(Kind::Unavailable, what))
             }
-        })
+        }
     }
 
-    fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
+    async fn connect(&self, _epoch: u64) -> Answer<Box<dyn Session>> {
         let connected = self.driver.get().map(|(driver, statements)| {
             let (driver, statements) = (Arc::clone(driver), Arc::clone(statements));
             let (clock, shown) = (Arc::clone(&self.clock), Arc::clone(&self.config.shown));
@@ -271,7 +270,7 @@ impl Store for Cassandra {
             Box::new(CassandraSession::new(driver, statements, clock, shown, conflicts)) as Box<dyn Session>
         });
         let none = || Error::new(Kind::Unavailable, format!("{} was not acquired", self.config.shown));
-        Box::pin(std::future::ready(connected.ok_or_else(none)))
+        connected.ok_or_else(none)
     }
 
     fn workers(&self) -> Workers {

@@ -3,6 +3,7 @@
 use crate::config::Reads;
 use crate::failure::{Failed, Meaning};
 use crate::{VERSION_STAYS, number_of};
+use async_trait::async_trait;
 use kv::{Attributes, Change, Clock, Key, Row, Timestamp, Version, Write};
 use scylla::client::session::Session as Driver;
 use scylla::response::query_result::QueryRowsResult;
@@ -373,56 +374,49 @@ fn outcome(rows: &QueryRowsResult) -> Result<Result<(), Known>, Failed> {
     }
 }
 
+#[async_trait]
 impl Session for CassandraSession {
-    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        Box::pin(async move {
-            let mut rows = Vec::with_capacity(keys.len());
-            for key in keys {
-                rows.push(self.read_one(key).await?);
-            }
-            Ok(rows)
-        })
+    async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
+        let mut rows = Vec::with_capacity(keys.len());
+        for key in keys {
+            rows.push(self.read_one(key).await?);
+        }
+        Ok(rows)
     }
 
     fn begin_decision(&mut self, _is_part: bool) {
         self.seen = Some(HashMap::new());
     }
 
-    fn write_with<'a>(
-        &'a mut self,
-        writes: &'a [Write],
-        _events: Option<&'a EventBlock>,
-    ) -> Answer<'a, Vec<Found>> {
-        Box::pin(async move {
-            let mut found = Vec::with_capacity(writes.len());
-            for write in writes {
-                let written = self.write_one(write).await;
-                // The error holds for all of them, and some were written.
-                found.push(written.map_err(|error| match found.is_empty() {
-                    true => error,
-                    false => Error::new(Kind::Unknown, error.to_string()),
-                })?);
-            }
-            self.seen = None;
-            Ok(found)
-        })
+    async fn write_with(&mut self, writes: &[Write], _events: Option<&EventBlock>) -> Answer<Vec<Found>> {
+        let mut found = Vec::with_capacity(writes.len());
+        for write in writes {
+            let written = self.write_one(write).await;
+            // The error holds for all of them, and some were written.
+            found.push(written.map_err(|error| match found.is_empty() {
+                true => error,
+                false => Error::new(Kind::Unknown, error.to_string()),
+            })?);
+        }
+        self.seen = None;
+        Ok(found)
     }
 
-    fn events(&mut self, _behind: u64) -> Answer<'_, Vec<EventBlock>> {
+    async fn events(&mut self, _behind: u64) -> Answer<Vec<EventBlock>> {
         // None are kept: see `capabilities`.
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        Ok(Vec::new())
     }
 
-    fn trim_events(&mut self, _until: u64) -> Answer<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
+    async fn trim_events(&mut self, _until: u64) -> Answer<()> {
+        Ok(())
     }
 
-    fn list<'a>(&'a mut self, _listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
-        Box::pin(std::future::ready(Err(unsupported("it cannot list"))))
+    async fn list(&mut self, _listing: &Listing) -> Answer<Vec<Listed>> {
+        Err(unsupported("it cannot list"))
     }
 
-    fn clear(&mut self) -> Answer<'_, ()> {
-        Box::pin(std::future::ready(Err(unsupported("it cannot be cleared"))))
+    async fn clear(&mut self) -> Answer<()> {
+        Err(unsupported("it cannot be cleared"))
     }
 }
 

@@ -46,6 +46,7 @@ pub use postgres::replica;
 pub use store_url::{Place, StoreUrl};
 pub use url_tls::{TLS_PARAMETERS, cluster_tls, cluster_tls_failure};
 
+use async_trait::async_trait;
 use embedded::Embedded;
 use kv::counters::Counter;
 use kv::{Key, Row, Timestamp, Write};
@@ -55,22 +56,23 @@ use postgres::Postgres;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// What a store's calls return: a future that may be sent between threads.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+/// What a store's calls return.
+pub type Answer<T> = Result<T, Error>;
 
 /// A place where rows outlive the server.
 ///
 /// Calls may block their thread: [`Batcher`] gives every session a thread of its own.
+#[async_trait]
 pub trait Store: Send + Sync {
     /// Takes the store for this server alone, makes its tables on the first start, and begins a new epoch.
     ///
     /// `part` is what it is to hold. That is written into the store the first time, and judged by [`Part::admit`] from
     /// then on, before the epoch begins. Returns only when no statement of an earlier lease, can take effect
     /// any more. Errors: [`Kind::Taken`] or [`Kind::Ending`] while another server holds it, [`Kind::Unavailable`], [`Kind::Config`].
-    fn acquire(&self, part: Part) -> Answer<'_, Lease>;
+    async fn acquire(&self, part: Part) -> Answer<Lease>;
 
     /// Opens a session under the lease that began `epoch`; refuses ([`Kind::Unavailable`]) if a later one exists.
-    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>>;
+    async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>>;
 
     /// Whether a session may answer although another server owns the store by now, and this one cannot know. Then an answer
     /// counts only once the lease was confirmed.
@@ -181,12 +183,13 @@ pub struct Lease {
 }
 
 /// The session that holds a lease.
+#[async_trait]
 pub trait Owner: Send {
     /// Asks whether the lease is still held. The error says why not.
-    fn confirm(&mut self) -> Answer<'_, ()>;
+    async fn confirm(&mut self) -> Answer<()>;
 
     /// Says in the store that no more hits are answered under this lease, and that it ends soon.
-    fn release(&mut self) -> Answer<'_, ()>;
+    async fn release(&mut self) -> Answer<()>;
 }
 
 /// Sessions by what they do.
@@ -201,10 +204,11 @@ pub struct Workers {
 /// A conversation with a store: one batch at a time.
 ///
 /// After an error for which [`Kind::ends_session`] holds it must be dropped.
+#[async_trait]
 pub trait Session: Send {
     /// The rows under `keys`, which are distinct, in their order; `None` where absent. Of several keys it may answer only the
     /// first ones, at least one, if their rows are large.
-    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>>;
+    async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>>;
 
     /// What is read from here to the next write decides it: if that has changed meanwhile, the write fails with [`Kind::Retry`].
     /// Of a store that nobody owns, such a read answers a row that was removed as one that has expired: its version counts.
@@ -215,29 +219,25 @@ pub trait Session: Send {
 
     /// Applies `writes`, whose keys are distinct and ascending. `Ok` means durable, and says of each what it found; an
     /// error says by its kind whether they may have happened, and holds for all of them.
-    fn write<'a>(&'a mut self, writes: &'a [Write]) -> Answer<'a, Vec<Found>> {
-        self.write_with(writes, None)
+    async fn write(&mut self, writes: &[Write]) -> Answer<Vec<Found>> {
+        self.write_with(writes, None).await
     }
 
     /// The same, and keeps a block of events in the same commit.
-    fn write_with<'a>(
-        &'a mut self,
-        writes: &'a [Write],
-        events: Option<&'a EventBlock>,
-    ) -> Answer<'a, Vec<Found>>;
+    async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>>;
 
     /// The first of the blocks behind the one with the id `behind`, in their order; none if there are none.
-    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>>;
+    async fn events(&mut self, behind: u64) -> Answer<Vec<EventBlock>>;
 
     /// Forgets the blocks up to the one with the id `until`.
-    fn trim_events(&mut self, until: u64) -> Answer<'_, ()>;
+    async fn trim_events(&mut self, until: u64) -> Answer<()>;
 
     /// Some of the rows, in the order of their keys and without their values. Rows that were removed or written meanwhile may
     /// be missing or there.
-    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>>;
+    async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>>;
 
     /// Removes every row and all events. `Ok` means durable; the kind of an error says whether it may have happened.
-    fn clear(&mut self) -> Answer<'_, ()>;
+    async fn clear(&mut self) -> Answer<()>;
 }
 
 /// Which rows are listed.

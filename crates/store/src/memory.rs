@@ -1,10 +1,11 @@
 //! A store in this process's memory: what the lab measures the tiers above with, and the model in tests.
 
 use super::{Answer, Error, EventBlock, Found, Kind, Lease, Listed, Listing, Part, Session, Store, Workers};
+use async_trait::async_trait;
 use kv::{Change, Key, Row, Timestamp, Version, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::future::{pending, ready};
+use std::future::pending;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -29,19 +30,20 @@ impl Memory {
     }
 }
 
+#[async_trait]
 impl Store for Memory {
-    fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
+    async fn acquire(&self, _part: Part) -> Answer<Lease> {
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
         let now = Timestamp::of_this_machine();
         // Else every write reads before, and all rows are looked through for those that have expired once a second.
         let may_expire = self.rows.lock().values().any(|row| row.attributes().expires.is_some());
         let lost = Box::pin(pending());
-        Box::pin(ready(Ok(Lease { epoch, now, may_expire, was_released: true, lost, owner: None })))
+        Ok(Lease { epoch, now, may_expire, was_released: true, lost, owner: None })
     }
 
-    fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
+    async fn connect(&self, _epoch: u64) -> Answer<Box<dyn Session>> {
         // No statement outlives the call that makes it, so sessions of an earlier lease do no harm.
-        Box::pin(async { Ok(Box::new(MemorySession(Arc::clone(&self.rows))) as Box<dyn Session>) })
+        Ok(Box::new(MemorySession(Arc::clone(&self.rows))) as Box<dyn Session>)
     }
 
     fn workers(&self) -> Workers {
@@ -51,18 +53,15 @@ impl Store for Memory {
 
 struct MemorySession(Arc<Mutex<BTreeMap<Key, Row>>>);
 
+#[async_trait]
 impl Session for MemorySession {
-    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+    async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
         let rows = self.0.lock();
-        Box::pin(ready(Ok(keys.iter().map(|key| rows.get(key).cloned()).collect())))
+        Ok(keys.iter().map(|key| rows.get(key).cloned()).collect())
     }
 
     /// Events are not kept: no lease begins with what was there before.
-    fn write_with<'a>(
-        &'a mut self,
-        writes: &'a [Write],
-        _events: Option<&'a EventBlock>,
-    ) -> Answer<'a, Vec<Found>> {
+    async fn write_with(&mut self, writes: &[Write], _events: Option<&EventBlock>) -> Answer<Vec<Found>> {
         let mut rows = self.0.lock();
         let found = writes
             .iter()
@@ -72,24 +71,24 @@ impl Session for MemorySession {
             })
             .map(Found::present)
             .collect();
-        Box::pin(ready(Ok(found)))
+        Ok(found)
     }
 
-    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
-        Box::pin(ready(Ok(list(&self.0.lock(), listing))))
+    async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
+        Ok(list(&self.0.lock(), listing))
     }
 
-    fn events(&mut self, _behind: u64) -> Answer<'_, Vec<EventBlock>> {
-        Box::pin(ready(Ok(Vec::new())))
+    async fn events(&mut self, _behind: u64) -> Answer<Vec<EventBlock>> {
+        Ok(Vec::new())
     }
 
-    fn trim_events(&mut self, _until: u64) -> Answer<'_, ()> {
-        Box::pin(ready(Ok(())))
+    async fn trim_events(&mut self, _until: u64) -> Answer<()> {
+        Ok(())
     }
 
-    fn clear(&mut self) -> Answer<'_, ()> {
+    async fn clear(&mut self) -> Answer<()> {
         self.0.lock().clear();
-        Box::pin(ready(Ok(())))
+        Ok(())
     }
 }
 

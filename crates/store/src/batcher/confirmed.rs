@@ -6,6 +6,7 @@
 
 use super::Shared;
 use crate::{Answer, Error, EventBlock, Found, Listed, Listing, Session, Write};
+use async_trait::async_trait;
 use kv::{Key, Row};
 use std::sync::Arc;
 
@@ -24,43 +25,40 @@ pub(super) async fn connect(shared: &Arc<Shared>, epoch: u64) -> Result<Box<dyn 
 }
 
 /// What `answer` is, once the lease is confirmed. If that is lost, whoever waits gives the session up.
-async fn confirmed<T>(shared: &Shared, answer: Answer<'_, T>) -> Result<T, Error> {
+async fn confirmed<T>(shared: &Shared, answer: impl Future<Output = Answer<T>>) -> Answer<T> {
     let answered = answer.await?;
     shared.hit_lease.until_valid().await;
     Ok(answered)
 }
 
+#[async_trait]
 impl Session for Confirmed {
-    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        Box::pin(confirmed(&self.shared, self.session.read(keys)))
+    async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
+        confirmed(&self.shared, self.session.read(keys)).await
     }
 
     fn begin_decision(&mut self, is_part: bool) {
         self.session.begin_decision(is_part);
     }
 
-    fn write_with<'a>(
-        &'a mut self,
-        writes: &'a [Write],
-        events: Option<&'a EventBlock>,
-    ) -> Answer<'a, Vec<Found>> {
-        Box::pin(confirmed(&self.shared, self.session.write_with(writes, events)))
+    async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
+        confirmed(&self.shared, self.session.write_with(writes, events)).await
     }
 
-    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
-        Box::pin(confirmed(&self.shared, self.session.events(behind)))
+    async fn events(&mut self, behind: u64) -> Answer<Vec<EventBlock>> {
+        confirmed(&self.shared, self.session.events(behind)).await
     }
 
-    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
-        Box::pin(confirmed(&self.shared, self.session.trim_events(until)))
+    async fn trim_events(&mut self, until: u64) -> Answer<()> {
+        confirmed(&self.shared, self.session.trim_events(until)).await
     }
 
-    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
-        Box::pin(confirmed(&self.shared, self.session.list(listing)))
+    async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
+        confirmed(&self.shared, self.session.list(listing)).await
     }
 
-    fn clear(&mut self) -> Answer<'_, ()> {
-        Box::pin(confirmed(&self.shared, self.session.clear()))
+    async fn clear(&mut self) -> Answer<()> {
+        confirmed(&self.shared, self.session.clear()).await
     }
 }
 
@@ -69,6 +67,7 @@ mod tests {
     use super::super::{Batcher, Config, Intent, Reply, WriteRequest};
     use crate::contract::scripted::{Act, Scripted};
     use crate::{Answer, Error, Kind, Lease, Owner, Part, Session, Store, Workers};
+    use async_trait::async_trait;
     use kv::{Key, Precondition};
     use std::sync::{Arc, mpsc};
     use std::time::Duration;
@@ -82,29 +81,27 @@ mod tests {
 
     struct DoubtfulOwner(Arc<Semaphore>);
 
+    #[async_trait]
     impl Owner for DoubtfulOwner {
-        fn confirm(&mut self) -> Answer<'_, ()> {
-            Box::pin(async {
-                let permit = self.0.acquire().await;
-                permit.map(SemaphorePermit::forget).map_err(|_| Error::new(Kind::Unavailable, "it is lost"))
-            })
+        async fn confirm(&mut self) -> Answer<()> {
+            let permit = self.0.acquire().await;
+            permit.map(SemaphorePermit::forget).map_err(|_| Error::new(Kind::Unavailable, "it is lost"))
         }
 
-        fn release(&mut self) -> Answer<'_, ()> {
-            Box::pin(async { Ok(()) })
+        async fn release(&mut self) -> Answer<()> {
+            Ok(())
         }
     }
 
+    #[async_trait]
     impl Store for Doubtful {
-        fn acquire(&self, part: Part) -> Answer<'_, Lease> {
-            Box::pin(async move {
-                let owner = Some(Box::new(DoubtfulOwner(Arc::clone(&self.confirmations))) as Box<dyn Owner>);
-                Ok(Lease { owner, ..self.store.acquire(part).await? })
-            })
+        async fn acquire(&self, part: Part) -> Answer<Lease> {
+            let owner = Some(Box::new(DoubtfulOwner(Arc::clone(&self.confirmations))) as Box<dyn Owner>);
+            Ok(Lease { owner, ..self.store.acquire(part).await? })
         }
 
-        fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-            self.store.connect(epoch)
+        async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {
+            self.store.connect(epoch).await
         }
 
         fn sessions_may_outlive_lease(&self) -> bool {

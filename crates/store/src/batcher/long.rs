@@ -98,70 +98,68 @@ impl Request for LongRequest {
         &shared.meters.long
     }
 
-    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
-        Box::pin(async move {
-            for request in batch {
-                let ended = match request {
-                    LongRequest::List { mut listing, with_values, mut reply } => {
-                        // What has expired by now is not listed.
-                        listing.now = shared.clock.now();
-                        let listed = async {
-                            let page = list(session, &listing, with_values).await?;
-                            answered(shared).await?;
-                            Ok::<_, Error>(page)
-                        };
-                        let page = listed.await;
-                        let ended = page.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
-                        answer_batch(|| reply.give(page));
-                        ended
-                    }
-                    LongRequest::Atomic { operations, mut reply } => {
-                        // Until the answer: what a later write of these keys puts into the cache is newer.
-                        let _alone = match alone(shared, reply.queued, "the batch").await {
-                            Ok(alone) => alone,
-                            Err(error) => {
-                                reply.give(Err(error));
-                                continue;
-                            }
-                        };
-                        let mut tries = 0;
-                        let done = loop {
-                            match apply(session, &operations, shared).await {
-                                Err(error) if error.kind() == Kind::Retry && tries < RETRIES_MAX => {
-                                    tries += 1;
-                                }
-                                done => break done,
-                            }
-                        };
-                        let ended = done.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
-                        shared.lose_if_unknown(ended.as_ref()).await;
-                        let (done, events) = match done {
-                            Ok((outcome, events)) => (Ok(outcome), events),
-                            Err(error) => (Err(error), None),
-                        };
-                        answer_batch(|| reply.give(done));
-                        if let Some((ticket, block)) = events {
-                            ticket.end_with(block, shared.events.keeps_all());
-                        }
-                        ended
-                    }
-                    LongRequest::Clear { mut reply } => {
-                        let cleared = clear(session, shared, reply.queued).await;
-                        let failure = cleared.as_ref().map_or_else(Some, Option::as_ref);
-                        let ended = failure.filter(|error| error.kind().ends_session()).cloned();
-                        reply.give(cleared.map(drop));
-                        ended
-                    }
-                    LongRequest::TrimEvents { until } => {
-                        session.trim_events(until).await.err().filter(|error| error.kind().ends_session())
-                    }
-                };
-                if let Some(error) = ended {
-                    return Err(error);
+    async fn run(session: &mut dyn Session, batch: Vec<Self>, shared: &Shared) -> Answer<Ran> {
+        for request in batch {
+            let ended = match request {
+                LongRequest::List { mut listing, with_values, mut reply } => {
+                    // What has expired by now is not listed.
+                    listing.now = shared.clock.now();
+                    let listed = async {
+                        let page = list(session, &listing, with_values).await?;
+                        answered(shared).await?;
+                        Ok::<_, Error>(page)
+                    };
+                    let page = listed.await;
+                    let ended = page.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
+                    answer_batch(|| reply.give(page));
+                    ended
                 }
+                LongRequest::Atomic { operations, mut reply } => {
+                    // Until the answer: what a later write of these keys puts into the cache is newer.
+                    let _alone = match alone(shared, reply.queued, "the batch").await {
+                        Ok(alone) => alone,
+                        Err(error) => {
+                            reply.give(Err(error));
+                            continue;
+                        }
+                    };
+                    let mut tries = 0;
+                    let done = loop {
+                        match apply(session, &operations, shared).await {
+                            Err(error) if error.kind() == Kind::Retry && tries < RETRIES_MAX => {
+                                tries += 1;
+                            }
+                            done => break done,
+                        }
+                    };
+                    let ended = done.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
+                    shared.lose_if_unknown(ended.as_ref()).await;
+                    let (done, events) = match done {
+                        Ok((outcome, events)) => (Ok(outcome), events),
+                        Err(error) => (Err(error), None),
+                    };
+                    answer_batch(|| reply.give(done));
+                    if let Some((ticket, block)) = events {
+                        ticket.end_with(block, shared.events.keeps_all());
+                    }
+                    ended
+                }
+                LongRequest::Clear { mut reply } => {
+                    let cleared = clear(session, shared, reply.queued).await;
+                    let failure = cleared.as_ref().map_or_else(Some, Option::as_ref);
+                    let ended = failure.filter(|error| error.kind().ends_session()).cloned();
+                    reply.give(cleared.map(drop));
+                    ended
+                }
+                LongRequest::TrimEvents { until } => {
+                    session.trim_events(until).await.err().filter(|error| error.kind().ends_session())
+                }
+            };
+            if let Some(error) = ended {
+                return Err(error);
             }
-            Ok(Ran { answered: Instant::now(), bytes: 0 })
-        })
+        }
+        Ok(Ran { answered: Instant::now(), bytes: 0 })
     }
 }
 

@@ -32,59 +32,57 @@ impl Request for ReadRequest {
         &shared.meters.read
     }
 
-    fn run<'a>(session: &'a mut dyn Session, mut batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
+    async fn run(session: &mut dyn Session, mut batch: Vec<Self>, shared: &Shared) -> Answer<Ran> {
         if shared.is_shared() {
-            let read = apart::read(batch, shared);
-            return Box::pin(async { Ok(Ran { bytes: read.await, answered: Instant::now() }) });
+            let bytes = apart::read(batch, shared).await;
+            return Ok(Ran { bytes, answered: Instant::now() });
         }
-        Box::pin(async move {
-            batch.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-            let mut distinct: Vec<Key> = batch.iter().map(|request| request.key.clone()).collect();
-            distinct.dedup();
-            let (mut batch, mut keys, mut bytes) = (batch.into_iter().peekable(), &distinct[..], 0);
-            // One by one once the store refuses to read one of them, for as long as a request may wait.
-            let (mut most, until) = (keys.len(), Instant::now() + shared.config.queue_wait_max);
-            loop {
-                let rows = match session.read(&keys[..most.min(keys.len())]).await {
-                    Ok(rows) => rows,
-                    Err(error) => {
-                        let is_of_one =
-                            error.kind() == Kind::Rejected && keys.len() > 1 && Instant::now() < until;
-                        if is_of_one && most > 1 {
-                            most = 1;
-                            continue;
-                        }
-                        let fails = |request: &ReadRequest| !is_of_one || request.key == keys[0];
-                        let answered = answer_batch(|| {
-                            while let Some(request) = batch.next_if(fails) {
-                                request.fail(error.clone());
-                            }
-                        });
-                        if is_of_one {
-                            keys = &keys[1..];
-                            continue;
-                        }
-                        let ends = error.kind().ends_session();
-                        return if ends { Err(error) } else { Ok(Ran { answered, bytes }) };
+        batch.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let mut distinct: Vec<Key> = batch.iter().map(|request| request.key.clone()).collect();
+        distinct.dedup();
+        let (mut batch, mut keys, mut bytes) = (batch.into_iter().peekable(), &distinct[..], 0);
+        // One by one once the store refuses to read one of them, for as long as a request may wait.
+        let (mut most, until) = (keys.len(), Instant::now() + shared.config.queue_wait_max);
+        loop {
+            let rows = match session.read(&keys[..most.min(keys.len())]).await {
+                Ok(rows) => rows,
+                Err(error) => {
+                    let is_of_one =
+                        error.kind() == Kind::Rejected && keys.len() > 1 && Instant::now() < until;
+                    if is_of_one && most > 1 {
+                        most = 1;
+                        continue;
                     }
-                };
-                bytes += rows.iter().flatten().map(Row::bytes).sum::<usize>();
-                let (read, unread) = keys.split_at(rows.len());
-                let mut found = read.iter().zip(rows).peekable();
-                let is_read = |request: &ReadRequest| unread.first().is_none_or(|next| request.key < *next);
-                let answered = answer_batch(|| {
-                    while let Some(mut request) = batch.next_if(is_read) {
-                        while found.next_if(|(key, _)| **key < request.key).is_some() {}
-                        let row = found.peek().and_then(|(_, row)| row.clone());
-                        request.reply.give(Ok(row.filter(|row| !row.is_expired(&shared.clock))));
+                    let fails = |request: &ReadRequest| !is_of_one || request.key == keys[0];
+                    let answered = answer_batch(|| {
+                        while let Some(request) = batch.next_if(fails) {
+                            request.fail(error.clone());
+                        }
+                    });
+                    if is_of_one {
+                        keys = &keys[1..];
+                        continue;
                     }
-                });
-                if unread.is_empty() {
-                    return Ok(Ran { answered, bytes });
+                    let ends = error.kind().ends_session();
+                    return if ends { Err(error) } else { Ok(Ran { answered, bytes }) };
                 }
-                keys = unread;
+            };
+            bytes += rows.iter().flatten().map(Row::bytes).sum::<usize>();
+            let (read, unread) = keys.split_at(rows.len());
+            let mut found = read.iter().zip(rows).peekable();
+            let is_read = |request: &ReadRequest| unread.first().is_none_or(|next| request.key < *next);
+            let answered = answer_batch(|| {
+                while let Some(mut request) = batch.next_if(is_read) {
+                    while found.next_if(|(key, _)| **key < request.key).is_some() {}
+                    let row = found.peek().and_then(|(_, row)| row.clone());
+                    request.reply.give(Ok(row.filter(|row| !row.is_expired(&shared.clock))));
+                }
+            });
+            if unread.is_empty() {
+                return Ok(Ran { answered, bytes });
             }
-        })
+            keys = unread;
+        }
     }
 }
 
@@ -109,29 +107,25 @@ impl Request for WriteRequest {
         &shared.meters.write
     }
 
-    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran> {
+    async fn run(session: &mut dyn Session, batch: Vec<Self>, shared: &Shared) -> Answer<Ran> {
         let waited = batch.iter().map(|request| request.reply.queued).max().unwrap_or_default();
         let until = tokio::time::Instant::now() + shared.config.queue_wait_max.saturating_sub(waited);
         let groups = batch::group(batch);
         if shared.is_shared() {
-            return Box::pin(async move {
-                apart::write(groups, shared).await;
-                Ok(Ran { answered: Instant::now(), bytes: 0 })
-            });
+            apart::write(groups, shared).await;
+            return Ok(Ran { answered: Instant::now(), bytes: 0 });
         }
-        Box::pin(async move {
-            let (mut left, mut outcome) = (VecDeque::from([groups]), Ok(Instant::now()));
-            let mut is_part = false;
-            while let Some(groups) = left.pop_front() {
-                match &outcome {
-                    Ok(_) => outcome = commit(session, groups, is_part, shared, until, &mut left).await,
-                    // The session went meanwhile, and these were not sent.
-                    Err(lost) => fail(groups, &Error::new(Kind::Unavailable, lost.to_string())),
-                }
-                is_part = true;
+        let (mut left, mut outcome) = (VecDeque::from([groups]), Ok(Instant::now()));
+        let mut is_part = false;
+        while let Some(groups) = left.pop_front() {
+            match &outcome {
+                Ok(_) => outcome = commit(session, groups, is_part, shared, until, &mut left).await,
+                // The session went meanwhile, and these were not sent.
+                Err(lost) => fail(groups, &Error::new(Kind::Unavailable, lost.to_string())),
             }
-            outcome.map(|answered| Ran { answered, bytes: 0 })
-        })
+            is_part = true;
+        }
+        outcome.map(|answered| Ran { answered, bytes: 0 })
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) trait Request: Send + Sized + 'static {
     /// The meters of its workers.
     fn meters(shared: &Shared) -> &WorkerMeters;
     /// Does a batch and answers every request in it. The error is the session's end.
-    fn run<'a>(session: &'a mut dyn Session, batch: Vec<Self>, shared: &'a Shared) -> Answer<'a, Ran>;
+    async fn run(session: &mut dyn Session, batch: Vec<Self>, shared: &Shared) -> Answer<Ran>;
 }
 
 /// A batch that was done.

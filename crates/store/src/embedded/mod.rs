@@ -22,9 +22,9 @@ use super::{
     Answer, Error, EventBlock, Flush, Found, Kind, Lease, Listed, Listing, Part, SCHEMES, Session, Store,
     Workers, redacted,
 };
+use async_trait::async_trait;
 use kv::{Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
-use std::future::ready;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -160,21 +160,20 @@ fn clean(log: &Log, is_stopped: &dyn Fn() -> bool) {
     }
 }
 
+#[async_trait]
 impl Store for Embedded {
-    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
-        Box::pin(async move { self.begin_epoch(part) })
+    async fn acquire(&self, part: Part) -> Answer<Lease> {
+        self.begin_epoch(part)
     }
 
-    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        Box::pin(async move {
-            match &*self.owned.lock() {
-                Some((current, opened)) if *current == epoch => {
-                    let (opened, flush) = (Arc::clone(opened), Arc::clone(&self.flush));
-                    Ok(Box::new(EmbeddedSession { opened, flush }) as Box<dyn Session>)
-                }
-                _ => Err(Error::new(Kind::Unavailable, "the embedded store is being opened anew")),
+    async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {
+        match &*self.owned.lock() {
+            Some((current, opened)) if *current == epoch => {
+                let (opened, flush) = (Arc::clone(opened), Arc::clone(&self.flush));
+                Ok(Box::new(EmbeddedSession { opened, flush }) as Box<dyn Session>)
             }
-        })
+            _ => Err(Error::new(Kind::Unavailable, "the embedded store is being opened anew")),
+        }
     }
 
     fn workers(&self) -> Workers {
@@ -204,8 +203,9 @@ impl EmbeddedSession {
     }
 }
 
+#[async_trait]
 impl Session for EmbeddedSession {
-    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
+    async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
         let mut room = READ_BYTES_MAX;
         let rows = keys.iter().map_while(|key| {
             (room > 0).then(|| {
@@ -214,31 +214,27 @@ impl Session for EmbeddedSession {
                 Ok(row)
             })
         });
-        Box::pin(ready(rows.collect()))
+        rows.collect()
     }
 
-    fn write_with<'a>(
-        &'a mut self,
-        writes: &'a [Write],
-        events: Option<&'a EventBlock>,
-    ) -> Answer<'a, Vec<Found>> {
-        Box::pin(ready(self.change(|log| log.write_with(writes, events))))
+    async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
+        self.change(|log| log.write_with(writes, events))
     }
 
-    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
-        Box::pin(ready(self.opened.log.events(behind)))
+    async fn events(&mut self, behind: u64) -> Answer<Vec<EventBlock>> {
+        self.opened.log.events(behind)
     }
 
-    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
-        Box::pin(ready(self.change(|log| log.trim_events(until))))
+    async fn trim_events(&mut self, until: u64) -> Answer<()> {
+        self.change(|log| log.trim_events(until))
     }
 
-    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
-        Box::pin(ready(self.opened.log.list(listing)))
+    async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
+        self.opened.log.list(listing)
     }
 
-    fn clear(&mut self) -> Answer<'_, ()> {
-        Box::pin(ready(self.change(Log::clear)))
+    async fn clear(&mut self) -> Answer<()> {
+        self.change(Log::clear)
     }
 }
 

@@ -26,6 +26,7 @@ use super::sql::{
 use super::store_url::StoreUrl;
 use super::user_table::{PARAMETERS, RowsTable, Seen, UserTable, VERSIONS};
 use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, redacted};
+use async_trait::async_trait;
 use commits::Commits;
 use kv::clock::boot_time;
 use kv::{Key, Timestamp, Version, one_line};
@@ -34,8 +35,8 @@ use mysql_async::{Conn, FromRowError, Opts, OptsBuilder, Row, from_row_opt};
 use parking_lot::Mutex;
 use session::{MysqlSession, PREPARED_MAX};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tls::Tls;
 use user_session::UserTableSession;
@@ -346,13 +347,14 @@ impl Mysql {
     }
 }
 
+#[async_trait]
 impl Store for Mysql {
-    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
-        Box::pin(sql::setup(&self.shown, "set up the tables", self.take(part)))
+    async fn acquire(&self, part: Part) -> Answer<Lease> {
+        sql::setup(&self.shown, "set up the tables", self.take(part)).await
     }
 
-    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        Box::pin(sql::setup(&self.shown, "start a session", self.session(epoch)))
+    async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {
+        sql::setup(&self.shown, "start a session", self.session(epoch)).await
     }
 
     fn workers(&self) -> Workers {
@@ -381,22 +383,19 @@ struct MysqlOwner {
     shown: Arc<str>,
 }
 
+#[async_trait]
 impl Owner for MysqlOwner {
-    fn confirm(&mut self) -> Answer<'_, ()> {
-        Box::pin(async {
-            match first::<(i64, i64)>(&mut self.connection, &self.question).await {
-                Ok(Some((epoch, 1))) if epoch == self.epoch => Ok(()),
-                Ok(_) => Err(overtaken(&self.shown)),
-                Err(failure) => Err(failure.of(&self.shown, Step::Read)),
-            }
-        })
+    async fn confirm(&mut self) -> Answer<()> {
+        match first::<(i64, i64)>(&mut self.connection, &self.question).await {
+            Ok(Some((epoch, 1))) if epoch == self.epoch => Ok(()),
+            Ok(_) => Err(overtaken(&self.shown)),
+            Err(failure) => Err(failure.of(&self.shown, Step::Read)),
+        }
     }
 
-    fn release(&mut self) -> Answer<'_, ()> {
-        Box::pin(async {
-            let released = self.connection.exec_drop(RELEASE, (self.epoch,)).await;
-            released.map_err(|error| Failure::from(error).of(&self.shown, Step::Write))
-        })
+    async fn release(&mut self) -> Answer<()> {
+        let released = self.connection.exec_drop(RELEASE, (self.epoch,)).await;
+        released.map_err(|error| Failure::from(error).of(&self.shown, Step::Write))
     }
 }
 

@@ -8,6 +8,7 @@ use super::commits::{Commits, Traced};
 use super::script::{Answers, STATEMENT_KEYS_MAX, Script, begin};
 use super::{EPOCH, of_another_type};
 use crate::sql::{Failure, Meaning, Step, overtaken};
+use async_trait::async_trait;
 use kv::clock::boot_time;
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 use mysql_async::consts::StatusFlags;
@@ -330,62 +331,49 @@ impl MysqlSession {
     }
 }
 
+#[async_trait]
 impl Session for MysqlSession {
-    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        Box::pin(async {
-            let rows = self.read_by(keys, STATEMENT_KEYS_MAX, |length| listed(READ, length)).await;
-            rows.map_err(|failure| failure.of(&self.shown, Step::Read))
-        })
+    async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
+        let rows = self.read_by(keys, STATEMENT_KEYS_MAX, |length| listed(READ, length)).await;
+        rows.map_err(|failure| failure.of(&self.shown, Step::Read))
     }
 
-    fn write_with<'a>(
-        &'a mut self,
-        writes: &'a [Write],
-        events: Option<&'a EventBlock>,
-    ) -> Answer<'a, Vec<Found>> {
-        Box::pin(self.write_now(writes, events))
+    async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
+        self.write_now(writes, events).await
     }
 
-    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
-        Box::pin(async move {
-            let found = self.ask::<(u64, u64, Vec<u8>)>(EVENTS, (behind,)).await;
-            let found = found.map_err(|failure| failure.of(&self.shown, Step::Read))?;
-            let block =
-                |(id, at, body): (u64, u64, Vec<u8>)| EventBlock { id, at: Timestamp(at), body: body.into() };
-            Ok(found.into_iter().map(block).collect())
-        })
+    async fn events(&mut self, behind: u64) -> Answer<Vec<EventBlock>> {
+        let found = self.ask::<(u64, u64, Vec<u8>)>(EVENTS, (behind,)).await;
+        let found = found.map_err(|failure| failure.of(&self.shown, Step::Read))?;
+        let block =
+            |(id, at, body): (u64, u64, Vec<u8>)| EventBlock { id, at: Timestamp(at), body: body.into() };
+        Ok(found.into_iter().map(block).collect())
     }
 
-    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
-        Box::pin(async move {
-            let begun = boot_time();
-            loop {
-                let trimmed = async {
-                    self.begin().await?;
-                    self.count(TRIM_EVENTS, (until, TRIM_PART)).await
-                };
-                let trimmed = trimmed.await;
-                let trimmed = trimmed.map_err(|failure| failure.and_ended().of(&self.shown, Step::Write))?;
-                self.commit(Some(Vec::new())).await?;
-                if trimmed < TRIM_PART || boot_time().saturating_sub(begun) > TRIM_MAX {
-                    return Ok(());
-                }
+    async fn trim_events(&mut self, until: u64) -> Answer<()> {
+        let begun = boot_time();
+        loop {
+            let trimmed = async {
+                self.begin().await?;
+                self.count(TRIM_EVENTS, (until, TRIM_PART)).await
+            };
+            let trimmed = trimmed.await;
+            let trimmed = trimmed.map_err(|failure| failure.and_ended().of(&self.shown, Step::Write))?;
+            self.commit(Some(Vec::new())).await?;
+            if trimmed < TRIM_PART || boot_time().saturating_sub(begun) > TRIM_MAX {
+                return Ok(());
             }
-        })
+        }
     }
 
-    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
-        Box::pin(async {
-            let rows = self.list_by(listing, LIST, LIST_EXPIRED).await;
-            rows.map_err(|failure| failure.of(&self.shown, Step::Read))
-        })
+    async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
+        let rows = self.list_by(listing, LIST, LIST_EXPIRED).await;
+        rows.map_err(|failure| failure.of(&self.shown, Step::Read))
     }
 
-    fn clear(&mut self) -> Answer<'_, ()> {
-        Box::pin(async {
-            // Not TRUNCATE: that ends the transaction, and with it what keeps a later lease out.
-            self.clear_by(CLEAR).await
-        })
+    async fn clear(&mut self) -> Answer<()> {
+        // Not TRUNCATE: that ends the transaction, and with it what keeps a later lease out.
+        self.clear_by(CLEAR).await
     }
 }
 

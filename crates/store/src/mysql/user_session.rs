@@ -12,6 +12,7 @@ use crate::user_table::{
     FORGOTTEN_AT_ONCE, Seen, Type, UserTable, VERSIONS, changed_since, digest, no_order, refused_by,
 };
 use crate::{Answer, Error, EventBlock, Found, Listed, Listing, Session};
+use async_trait::async_trait;
 use kv::{Change, Key, Row, Write};
 use mysql_async::Value;
 use std::collections::HashMap;
@@ -201,53 +202,42 @@ fn over(key: &str, statement: &str, keys: usize) -> String {
     format!("{statement} IN ({})", vec![key; padded(keys)].join(", "))
 }
 
+#[async_trait]
 impl Session for UserTableSession {
-    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        Box::pin(async {
-            let rows = self.read_now(keys).await;
-            rows.map_err(|failure| failure.of(&self.base.shown, Step::Read))
-        })
+    async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
+        let rows = self.read_now(keys).await;
+        rows.map_err(|failure| failure.of(&self.base.shown, Step::Read))
     }
 
     fn begin_decision(&mut self, _is_part: bool) {
         self.seen.begin();
     }
 
-    fn write_with<'a>(
-        &'a mut self,
-        writes: &'a [Write],
-        events: Option<&'a EventBlock>,
-    ) -> Answer<'a, Vec<Found>> {
-        Box::pin(async move {
-            let found = self.write_now(writes, events).await;
-            self.seen.end();
-            found
-        })
+    async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
+        let found = self.write_now(writes, events).await;
+        self.seen.end();
+        found
     }
 
-    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
-        self.base.events(behind)
+    async fn events(&mut self, behind: u64) -> Answer<Vec<EventBlock>> {
+        self.base.events(behind).await
     }
 
-    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
-        self.base.trim_events(until)
+    async fn trim_events(&mut self, until: u64) -> Answer<()> {
+        self.base.trim_events(until).await
     }
 
-    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
-        Box::pin(async {
-            if listing.expired {
-                self.forget_expired(listing).await?;
-            }
-            let rows = self.list_now(listing).await;
-            rows.map_err(|failure| failure.of(&self.base.shown, Step::Read))
-        })
+    async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
+        if listing.expired {
+            self.forget_expired(listing).await?;
+        }
+        let rows = self.list_now(listing).await;
+        rows.map_err(|failure| failure.of(&self.base.shown, Step::Read))
     }
 
-    fn clear(&mut self) -> Answer<'_, ()> {
-        Box::pin(async {
-            let both =
-                format!("DELETE FROM {VERSIONS}; DELETE FROM weir_events; DELETE FROM {}", self.table.table);
-            self.base.clear_by(&both).await
-        })
+    async fn clear(&mut self) -> Answer<()> {
+        let both =
+            format!("DELETE FROM {VERSIONS}; DELETE FROM weir_events; DELETE FROM {}", self.table.table);
+        self.base.clear_by(&both).await
     }
 }

@@ -23,6 +23,7 @@ use super::user_table::{RowsTable, UserTable, VERSIONS, refuse};
 use super::{
     Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, only_several_hosts,
 };
+use async_trait::async_trait;
 use failover::{CONFIRM, SERVER};
 use kv::{Key, Row, Timestamp, Version, one_line};
 use parking_lot::Mutex;
@@ -325,34 +326,31 @@ struct PostgresOwner {
     no_standby: Option<String>,
 }
 
+#[async_trait]
 impl Owner for PostgresOwner {
-    fn confirm(&mut self) -> Answer<'_, ()> {
-        Box::pin(async {
-            if let Some(no_standby) = &self.no_standby {
-                let standbys = self.client.query_one(CONFIRM, &[]).await;
-                let standbys = standbys.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))?;
-                return match standbys.get::<_, &str>(0) {
-                    "" => Err(Error::new(Kind::Unavailable, no_standby)),
-                    _ => Ok(()),
-                };
-            }
-            let asked = async {
-                let epoch = self.client.query_opt("SELECT epoch FROM weir_owner", &[]).await?;
-                Ok::<_, Failure>(epoch.map(|row| row.try_get::<_, i64>(0)).transpose()?)
+    async fn confirm(&mut self) -> Answer<()> {
+        if let Some(no_standby) = &self.no_standby {
+            let standbys = self.client.query_one(CONFIRM, &[]).await;
+            let standbys = standbys.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))?;
+            return match standbys.get::<_, &str>(0) {
+                "" => Err(Error::new(Kind::Unavailable, no_standby)),
+                _ => Ok(()),
             };
-            match asked.await {
-                Ok(Some(epoch)) if epoch == self.epoch => Ok(()),
-                Ok(_) => Err(overtaken(&self.shown)),
-                Err(failure) => Err(failure.of(&self.shown, Step::Read)),
-            }
-        })
+        }
+        let asked = async {
+            let epoch = self.client.query_opt("SELECT epoch FROM weir_owner", &[]).await?;
+            Ok::<_, Failure>(epoch.map(|row| row.try_get::<_, i64>(0)).transpose()?)
+        };
+        match asked.await {
+            Ok(Some(epoch)) if epoch == self.epoch => Ok(()),
+            Ok(_) => Err(overtaken(&self.shown)),
+            Err(failure) => Err(failure.of(&self.shown, Step::Read)),
+        }
     }
 
-    fn release(&mut self) -> Answer<'_, ()> {
-        Box::pin(async {
-            let released = self.client.execute(RELEASE, &[&self.epoch]).await;
-            released.map(drop).map_err(|error| Failure::from(error).of(&self.shown, Step::Write))
-        })
+    async fn release(&mut self) -> Answer<()> {
+        let released = self.client.execute(RELEASE, &[&self.epoch]).await;
+        released.map(drop).map_err(|error| Failure::from(error).of(&self.shown, Step::Write))
     }
 }
 
@@ -378,13 +376,14 @@ async fn make_tables(client: &Client, tables: &[(&str, &str)]) -> Setup<()> {
     Ok(())
 }
 
+#[async_trait]
 impl Store for Postgres {
-    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
-        Box::pin(self.setup("set up the tables", self.take(part)))
+    async fn acquire(&self, part: Part) -> Answer<Lease> {
+        self.setup("set up the tables", self.take(part)).await
     }
 
-    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        Box::pin(self.setup("start a session", self.session(epoch)))
+    async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {
+        self.setup("start a session", self.session(epoch)).await
     }
 
     fn sessions_may_outlive_lease(&self) -> bool {

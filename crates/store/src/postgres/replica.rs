@@ -8,6 +8,7 @@ use super::{Postgres, ROWS, ROWS_TABLE, TABLES, TIME, cause, make_tables, refuse
 use crate::batcher::start_thread;
 use crate::sql::{Failure, Setup, Step};
 use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
+use async_trait::async_trait;
 use kv::Timestamp;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -329,13 +330,14 @@ impl Replica {
     }
 }
 
+#[async_trait]
 impl Store for Replica {
-    fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
-        Box::pin(self.postgres.setup("watch the replica", self.watch()))
+    async fn acquire(&self, _part: Part) -> Answer<Lease> {
+        self.postgres.setup("watch the replica", self.watch()).await
     }
 
-    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        Box::pin(self.postgres.setup("start a session", self.session(epoch)))
+    async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {
+        self.postgres.setup("start a session", self.session(epoch)).await
     }
 
     fn workers(&self) -> Workers {

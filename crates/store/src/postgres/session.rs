@@ -2,6 +2,7 @@
 
 use super::super::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 use crate::sql::{self, Failure, Meaning, Setup, Step};
+use async_trait::async_trait;
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -305,60 +306,49 @@ impl PostgresSession {
     }
 }
 
+#[async_trait]
 impl Session for PostgresSession {
-    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        Box::pin(async {
-            let rows = self.read_now(keys).await;
-            rows.map_err(|error| self.base.failure(error, Step::Read))
-        })
+    async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
+        let rows = self.read_now(keys).await;
+        rows.map_err(|error| self.base.failure(error, Step::Read))
     }
 
     fn begin_decision(&mut self, is_part: bool) {
         self.base.begin_write(is_part);
     }
 
-    fn write_with<'a>(
-        &'a mut self,
-        writes: &'a [Write],
-        events: Option<&'a EventBlock>,
-    ) -> Answer<'a, Vec<Found>> {
-        Box::pin(async move {
-            let hurries = self.base.hurry().await;
-            let written = self.write_now(writes, events).await;
-            if hurries {
-                self.base.end_hurry(&written).await;
-            }
-            written
-        })
+    async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
+        let hurries = self.base.hurry().await;
+        let written = self.write_now(writes, events).await;
+        if hurries {
+            self.base.end_hurry(&written).await;
+        }
+        written
     }
 
-    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
-        Box::pin(self.base.events(behind))
+    async fn events(&mut self, behind: u64) -> Answer<Vec<EventBlock>> {
+        self.base.events(behind).await
     }
 
-    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
-        Box::pin(self.base.trim_events(until))
+    async fn trim_events(&mut self, until: u64) -> Answer<()> {
+        self.base.trim_events(until).await
     }
 
-    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
-        Box::pin(async {
-            let statement = if listing.expired { &self.list_expired } else { &self.list };
-            let rows = self.base.list(listing, statement).await;
-            rows.map_err(|error| self.base.failure(error, Step::Read))
-        })
+    async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
+        let statement = if listing.expired { &self.list_expired } else { &self.list };
+        let rows = self.base.list(listing, statement).await;
+        rows.map_err(|error| self.base.failure(error, Step::Read))
     }
 
-    fn clear(&mut self) -> Answer<'_, ()> {
+    async fn clear(&mut self) -> Answer<()> {
         // Not TRUNCATE: a replica would empty the whole table that it keeps for all shards, and the lock it takes waits for
         // every reader.
-        Box::pin(async {
-            let cleared = self
-                .base
-                .client
-                .batch_execute(&clear_of(&["weir_kv"]))
-                .await;
-            cleared.map_err(|error| self.base.failure(error, Step::Commit))
-        })
+        let cleared = self
+            .base
+            .client
+            .batch_execute(&clear_of(&["weir_kv"]))
+            .await;
+        cleared.map_err(|error| self.base.failure(error, Step::Commit))
     }
 }
 

@@ -5,6 +5,7 @@ use super::user_table::{LEFT_OUT, Statements};
 use crate::sql::{Failure, Meaning, Setup, Step};
 use crate::user_table::{self, FORGOTTEN_AT_ONCE, Seen, UserTable, VERSIONS, no_order, refused_by};
 use crate::{Answer, Error, EventBlock, Found, Listed, Listing, Session};
+use async_trait::async_trait;
 use kv::{Change, Key, Row, Write};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -201,12 +202,11 @@ fn is_of_server(code: &SqlState) -> bool {
     classes.iter().any(|class| code.code().starts_with(class))
 }
 
+#[async_trait]
 impl Session for UserTableSession {
-    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        Box::pin(async {
-            let rows = self.read_now(keys).await;
-            rows.map_err(|error| self.base.failure(error, Step::Read))
-        })
+    async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
+        let rows = self.read_now(keys).await;
+        rows.map_err(|error| self.base.failure(error, Step::Read))
     }
 
     fn begin_decision(&mut self, is_part: bool) {
@@ -214,39 +214,31 @@ impl Session for UserTableSession {
         self.seen.begin();
     }
 
-    fn write_with<'a>(
-        &'a mut self,
-        writes: &'a [Write],
-        events: Option<&'a EventBlock>,
-    ) -> Answer<'a, Vec<Found>> {
-        Box::pin(async move {
-            let hurries = self.base.hurry().await;
-            let found = self.write_now(writes, events).await;
-            self.seen.end();
-            if hurries {
-                self.base.end_hurry(&found).await;
-            }
-            found
-        })
+    async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
+        let hurries = self.base.hurry().await;
+        let found = self.write_now(writes, events).await;
+        self.seen.end();
+        if hurries {
+            self.base.end_hurry(&found).await;
+        }
+        found
     }
 
-    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
-        Box::pin(self.base.events(behind))
+    async fn events(&mut self, behind: u64) -> Answer<Vec<EventBlock>> {
+        self.base.events(behind).await
     }
 
-    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
-        Box::pin(self.base.trim_events(until))
+    async fn trim_events(&mut self, until: u64) -> Answer<()> {
+        self.base.trim_events(until).await
     }
 
-    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
-        Box::pin(self.list_now(listing))
+    async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
+        self.list_now(listing).await
     }
 
-    fn clear(&mut self) -> Answer<'_, ()> {
-        Box::pin(async {
-            let both = clear_of(&[VERSIONS, &self.table.table]);
-            let cleared = self.base.client.batch_execute(&both).await;
-            cleared.map_err(|error| self.base.failure(error, Step::Commit))
-        })
+    async fn clear(&mut self) -> Answer<()> {
+        let both = clear_of(&[VERSIONS, &self.table.table]);
+        let cleared = self.base.client.batch_execute(&both).await;
+        cleared.map_err(|error| self.base.failure(error, Step::Commit))
     }
 }

@@ -5,6 +5,7 @@ use super::super::{
     Answer, Capabilities, Error, EventBlock, Found, Kind, Lease, Listed, Listing, Owner, Part, Session,
     Store, Workers, Writers,
 };
+use async_trait::async_trait;
 use kv::{Change, Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -155,33 +156,33 @@ struct Silent {
     has_confirmed: bool,
 }
 
+#[async_trait]
 impl Owner for Silent {
-    fn confirm(&mut self) -> Answer<'_, ()> {
+    async fn confirm(&mut self) -> Answer<()> {
         if std::mem::replace(&mut self.has_confirmed, true) {
-            return Box::pin(std::future::pending());
+            return std::future::pending().await;
         }
-        Box::pin(std::future::ready(Ok(())))
+        Ok(())
     }
 
-    fn release(&mut self) -> Answer<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
+    async fn release(&mut self) -> Answer<()> {
+        Ok(())
     }
 }
 
+#[async_trait]
 impl Store for Scripted {
-    fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
+    async fn acquire(&self, _part: Part) -> Answer<Lease> {
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
-        Box::pin(async move {
-            let lost = Box::pin(std::future::pending());
-            let owner = (!self.is_confirmed).then(|| Box::new(Silent::default()) as Box<dyn Owner>);
-            Ok(Lease { epoch, now: Timestamp(1), may_expire: false, was_released: true, lost, owner })
-        })
+        let lost = Box::pin(std::future::pending());
+        let owner = (!self.is_confirmed).then(|| Box::new(Silent::default()) as Box<dyn Owner>);
+        Ok(Lease { epoch, now: Timestamp(1), may_expire: false, was_released: true, lost, owner })
     }
 
-    fn connect(&self, _epoch: u64) -> Answer<'_, Box<dyn Session>> {
+    async fn connect(&self, _epoch: u64) -> Answer<Box<dyn Session>> {
         let (rows, events) = (Arc::clone(&self.rows), Arc::clone(&self.events));
         let session = ScriptedSession { rows, events, steps: self.steps.clone() };
-        Box::pin(async { Ok(Box::new(session) as Box<dyn Session>) })
+        Ok(Box::new(session) as Box<dyn Session>)
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -225,28 +226,23 @@ impl ScriptedSession {
     }
 }
 
+#[async_trait]
 impl Session for ScriptedSession {
-    fn read<'a>(&'a mut self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Row>>> {
-        Box::pin(async move {
-            if keys.is_empty() {
-                return Ok(Vec::new());
-            }
-            self.follow(keys.to_vec(), Vec::new(), false, |rows| {
-                keys.iter().map(|key| rows.get(key).cloned()).collect()
-            })
-            .await
+    async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.follow(keys.to_vec(), Vec::new(), false, |rows| {
+            keys.iter().map(|key| rows.get(key).cloned()).collect()
         })
+        .await
     }
 
-    fn write_with<'a>(
-        &'a mut self,
-        writes: &'a [Write],
-        events: Option<&'a EventBlock>,
-    ) -> Answer<'a, Vec<Found>> {
+    async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
         let kept = Arc::clone(&self.events);
         if writes.is_empty() && events.is_some() {
             kept.lock().extend(events.cloned());
-            return Box::pin(std::future::ready(Ok(Vec::new())));
+            return Ok(Vec::new());
         }
         let perform = move |rows: &mut BTreeMap<Key, Row>| {
             kept.lock().extend(events.cloned());
@@ -259,24 +255,24 @@ impl Session for ScriptedSession {
             };
             writes.iter().map(apply).collect()
         };
-        Box::pin(async move { self.follow(Vec::new(), writes.to_vec(), false, perform).await })
+        self.follow(Vec::new(), writes.to_vec(), false, perform).await
     }
 
-    fn list<'a>(&'a mut self, listing: &'a Listing) -> Answer<'a, Vec<Listed>> {
-        Box::pin(std::future::ready(Ok(list(&self.rows.lock(), listing))))
+    async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
+        Ok(list(&self.rows.lock(), listing))
     }
 
-    fn events(&mut self, behind: u64) -> Answer<'_, Vec<EventBlock>> {
+    async fn events(&mut self, behind: u64) -> Answer<Vec<EventBlock>> {
         let events = self.events.lock().iter().filter(|block| block.id > behind).cloned().collect();
-        Box::pin(std::future::ready(Ok(events)))
+        Ok(events)
     }
 
-    fn trim_events(&mut self, until: u64) -> Answer<'_, ()> {
+    async fn trim_events(&mut self, until: u64) -> Answer<()> {
         self.events.lock().retain(|block| block.id > until);
-        Box::pin(std::future::ready(Ok(())))
+        Ok(())
     }
 
-    fn clear(&mut self) -> Answer<'_, ()> {
-        Box::pin(self.follow(Vec::new(), Vec::new(), true, BTreeMap::clear))
+    async fn clear(&mut self) -> Answer<()> {
+        self.follow(Vec::new(), Vec::new(), true, BTreeMap::clear).await
     }
 }

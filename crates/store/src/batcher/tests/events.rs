@@ -182,13 +182,14 @@ fn until_epoch(batcher: &Batcher, epoch: u64) {
 /// A store that several servers use, one after the other.
 struct OneOfSeveral(Arc<Scripted>);
 
+#[async_trait]
 impl Store for OneOfSeveral {
-    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
-        self.0.acquire(part)
+    async fn acquire(&self, part: Part) -> Answer<Lease> {
+        self.0.acquire(part).await
     }
 
-    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        self.0.connect(epoch)
+    async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {
+        self.0.connect(epoch).await
     }
 
     fn workers(&self) -> Workers {
@@ -580,31 +581,31 @@ struct LongLog {
 
 struct Confirmed(Arc<tokio::sync::Semaphore>);
 
+#[async_trait]
 impl crate::Owner for Confirmed {
-    fn confirm(&mut self) -> Answer<'_, ()> {
+    async fn confirm(&mut self) -> Answer<()> {
         self.0.close();
-        Box::pin(std::future::ready(Ok(())))
+        Ok(())
     }
 
-    fn release(&mut self) -> Answer<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
+    async fn release(&mut self) -> Answer<()> {
+        Ok(())
     }
 }
 
+#[async_trait]
 impl Store for LongLog {
-    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
+    async fn acquire(&self, part: Part) -> Answer<Lease> {
         let owner = Confirmed(Arc::clone(&self.confirmed));
         let lease = self.store.acquire(part);
-        Box::pin(async { Ok(Lease { owner: Some(Box::new(owner)), ..lease.await? }) })
+        Ok(Lease { owner: Some(Box::new(owner)), ..lease.await? })
     }
 
-    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        Box::pin(async move {
-            // It is never given, and ends when the semaphore is closed.
-            let confirmed = tokio::time::timeout(Duration::from_secs(30), self.confirmed.acquire()).await;
-            confirmed.map(drop).map_err(|_| Error::new(Kind::Unavailable, "the session was idle"))?;
-            self.store.connect(epoch).await
-        })
+    async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {
+        // It is never given, and ends when the semaphore is closed.
+        let confirmed = tokio::time::timeout(Duration::from_secs(30), self.confirmed.acquire()).await;
+        confirmed.map(drop).map_err(|_| Error::new(Kind::Unavailable, "the session was idle"))?;
+        self.store.connect(epoch).await
     }
 
     fn workers(&self) -> Workers {

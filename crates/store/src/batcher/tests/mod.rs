@@ -6,6 +6,7 @@ mod events;
 use super::*;
 use crate::contract::scripted::{Act, Scripted, Stage, Step};
 use crate::{Answer, Lease, Part, Session};
+use async_trait::async_trait;
 use std::sync::mpsc;
 
 fn key(name: &str) -> Key {
@@ -244,19 +245,18 @@ struct SlowToAcquire {
     end: Arc<tokio::sync::Semaphore>,
 }
 
+#[async_trait]
 impl Store for SlowToAcquire {
-    fn acquire(&self, _part: Part) -> Answer<'_, Lease> {
-        Box::pin(async {
-            if self.leases.fetch_add(1, Relaxed) > 0 {
-                // It is never given: there are no permits.
-                let _ = self.end.acquire().await;
-            }
-            Err(Error::new(Kind::Unavailable, "not yet"))
-        })
+    async fn acquire(&self, _part: Part) -> Answer<Lease> {
+        if self.leases.fetch_add(1, Relaxed) > 0 {
+            // It is never given: there are no permits.
+            let _ = self.end.acquire().await;
+        }
+        Err(Error::new(Kind::Unavailable, "not yet"))
     }
 
-    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        self.store.connect(epoch)
+    async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {
+        self.store.connect(epoch).await
     }
 
     fn workers(&self) -> Workers {
@@ -362,17 +362,16 @@ struct LosesLeases {
     acquired: mpsc::Sender<Instant>,
 }
 
+#[async_trait]
 impl Store for LosesLeases {
-    fn acquire(&self, part: Part) -> Answer<'_, Lease> {
+    async fn acquire(&self, part: Part) -> Answer<Lease> {
         self.acquired.send(Instant::now()).unwrap_or_default();
-        Box::pin(async move {
-            let lease = self.store.acquire(part).await?;
-            Ok(Lease { lost: Box::pin(std::future::ready("as the test says".to_owned())), ..lease })
-        })
+        let lease = self.store.acquire(part).await?;
+        Ok(Lease { lost: Box::pin(std::future::ready("as the test says".to_owned())), ..lease })
     }
 
-    fn connect(&self, epoch: u64) -> Answer<'_, Box<dyn Session>> {
-        self.store.connect(epoch)
+    async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {
+        self.store.connect(epoch).await
     }
 
     fn workers(&self) -> Workers {
