@@ -100,7 +100,7 @@ impl Request for LongRequest {
 
     async fn run(session: &mut dyn Session, batch: Vec<Self>, shared: &Shared) -> Answer<Ran> {
         for request in batch {
-            let ended = match request {
+            let failure = match request {
                 LongRequest::List { mut listing, with_values, mut reply } => {
                     // What has expired by now is not listed.
                     listing.now = shared.clock.now();
@@ -110,9 +110,9 @@ impl Request for LongRequest {
                         Ok::<_, Error>(page)
                     };
                     let page = listed.await;
-                    let ended = page.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
+                    let failure = page.as_ref().err().cloned();
                     answer_batch(|| reply.give(page));
-                    ended
+                    failure
                 }
                 LongRequest::Atomic { operations, mut reply } => {
                     // Until the answer: what a later write of these keys puts into the cache is newer.
@@ -132,8 +132,8 @@ impl Request for LongRequest {
                             done => break done,
                         }
                     };
-                    let ended = done.as_ref().err().filter(|error| error.kind().ends_session()).cloned();
-                    shared.lose_if_unknown(ended.as_ref()).await;
+                    let failure = done.as_ref().err().cloned();
+                    shared.lose_if_unknown(failure.as_ref()).await;
                     let (done, events) = match done {
                         Ok((outcome, events)) => (Ok(outcome), events),
                         Err(error) => (Err(error), None),
@@ -142,20 +142,17 @@ impl Request for LongRequest {
                     if let Some((ticket, block)) = events {
                         ticket.end_with(block, shared.events.keeps_all());
                     }
-                    ended
+                    failure
                 }
                 LongRequest::Clear { mut reply } => {
                     let cleared = clear(session, shared, reply.queued).await;
-                    let failure = cleared.as_ref().map_or_else(Some, Option::as_ref);
-                    let ended = failure.filter(|error| error.kind().ends_session()).cloned();
+                    let failure = cleared.as_ref().map_or_else(Some, Option::as_ref).cloned();
                     reply.give(cleared.map(drop));
-                    ended
+                    failure
                 }
-                LongRequest::TrimEvents { until } => {
-                    session.trim_events(until).await.err().filter(|error| error.kind().ends_session())
-                }
+                LongRequest::TrimEvents { until } => session.trim_events(until).await.err(),
             };
-            if let Some(error) = ended {
+            if let Some(error) = failure.filter(|error| error.kind().ends_session()) {
                 return Err(error);
             }
         }
@@ -182,11 +179,7 @@ async fn alone<'s>(
 
 /// Removes every row and all events, with no other write under way. Everyone who watches begins anew. The answer is what failed when
 /// that was done.
-async fn clear(
-    session: &mut dyn Session,
-    shared: &Shared,
-    waited: Duration,
-) -> Result<Option<Error>, Error> {
+async fn clear(session: &mut dyn Session, shared: &Shared, waited: Duration) -> Result<Option<Error>, Error> {
     let _alone = alone(shared, waited, "the clear").await?;
     // What was waited for may have been given up, and happen yet.
     shared.status.borrow().epoch()?;

@@ -60,6 +60,23 @@ pub(super) struct Writer {
 }
 
 impl Writer {
+    /// At an offset of a segment, with no room yet.
+    fn at(file: Arc<File>, segment: u32, offset: u64, batch: u64, meta: Meta) -> Writer {
+        Writer {
+            file,
+            segment,
+            offset,
+            carried_end: 0,
+            room: 0,
+            batch,
+            meta,
+            is_spoiled: false,
+            is_lost: false,
+            reserve: 0,
+            is_full: false,
+        }
+    }
+
     /// Behind what counts of a segment, whose last batch is written anew and ends at `carried_end`. Nothing more is appended to that
     /// segment.
     pub(super) fn behind(
@@ -69,20 +86,7 @@ impl Writer {
         batch: u64,
         meta: Meta,
     ) -> Writer {
-        let (room, reserve, is_spoiled, is_lost, is_full) = (0, 0, true, false, false);
-        Writer {
-            file,
-            segment,
-            offset,
-            carried_end,
-            room,
-            batch,
-            meta,
-            is_spoiled,
-            is_lost,
-            reserve,
-            is_full,
-        }
+        Writer { carried_end, is_spoiled: true, ..Writer::at(file, segment, offset, batch, meta) }
     }
 
     /// Gives back what is allocated and not used. If it cannot be, there is only less space.
@@ -402,21 +406,10 @@ impl Log {
     ) -> Result<Vec<Place>, Error> {
         let carried_bytes = segment::batch_bytes(carried) as u64;
         let (file, room) = self.next_file(writer, META_BYTES + carried_bytes + least, purpose)?;
-        let file = Arc::new(file);
         let meta = Meta { previous_end: writer.offset, ..writer.meta.clone() };
-        let mut next = Writer {
-            file,
-            segment: writer.segment + 1,
-            offset: PREAMBLE_BYTES as u64,
-            carried_end: 0,
-            room,
-            batch: writer.batch,
-            meta,
-            is_spoiled: false,
-            is_lost: false,
-            reserve: 0,
-            is_full: writer.is_full && purpose == Purpose::Free,
-        };
+        let segment = writer.segment + 1;
+        let begin = Writer::at(Arc::new(file), segment, PREAMBLE_BYTES as u64, writer.batch, meta);
+        let mut next = Writer { room, is_full: writer.is_full && purpose == Purpose::Free, ..begin };
         let mut bytes = segment::preamble(self.store).to_vec();
         let meta = next.meta.encode();
         let mut places = Vec::new();

@@ -145,20 +145,6 @@ impl MysqlSession {
         if epoch == [self.epoch as i64] { Ok(()) } else { Err(overtaken(&self.shown).into()) }
     }
 
-    async fn write_now(
-        &mut self,
-        writes: &[Write],
-        events: Option<&EventBlock>,
-    ) -> Result<Vec<Found>, Error> {
-        if writes.is_empty() && events.is_none() {
-            return Ok(Vec::new());
-        }
-        let script = Script::new(self.epoch, writes, events, self.packet_bytes_max);
-        self.check_fit(script.row_bytes())?;
-        let done = self.transact(script, writes).await;
-        self.end_failed(done).await
-    }
-
     /// Ends the transaction of writes that failed, if the connection goes on.
     pub(super) async fn end_failed<T>(&mut self, done: Result<T, Error>) -> Result<T, Error> {
         match done {
@@ -339,7 +325,13 @@ impl Session for MysqlSession {
     }
 
     async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
-        self.write_now(writes, events).await
+        if writes.is_empty() && events.is_none() {
+            return Ok(Vec::new());
+        }
+        let script = Script::new(self.epoch, writes, events, self.packet_bytes_max);
+        self.check_fit(script.row_bytes())?;
+        let done = self.transact(script, writes).await;
+        self.end_failed(done).await
     }
 
     async fn events(&mut self, behind: u64) -> Answer<Vec<EventBlock>> {

@@ -77,23 +77,6 @@ impl UserTableSession {
         Ok(rows)
     }
 
-    async fn list_now(&self, listing: &Listing) -> Result<Vec<Listed>, Error> {
-        let statement = match &self.list {
-            // In any order.
-            _ if listing.expired => &self.list_expired,
-            Some(list) => list,
-            None => return Err(no_order(&self.table.key, "bytea")),
-        };
-        if listing.expired {
-            // What others write later has no lifetime, also if it is the same value again.
-            let (now, limit) = (listing.now.0 as i64, FORGOTTEN_AT_ONCE as i64);
-            let forgotten = self.base.client.execute(&self.forget_expired, &[&now, &limit]).await;
-            forgotten.map_err(|error| self.base.failure(error, Step::Read))?;
-        }
-        let rows = self.base.list(listing, statement).await;
-        rows.map_err(|error| self.base.failure(error, Step::Read))
-    }
-
     /// Locks what the writes were decided by. The keys of the rows that there are, also without a value; `None`: something has changed.
     async fn lock_seen(&self) -> Result<Option<HashSet<Vec<u8>>>, tokio_postgres::Error> {
         let keys: Vec<&[u8]> = self.seen.keys().map(Key::as_bytes).collect();
@@ -233,7 +216,20 @@ impl Session for UserTableSession {
     }
 
     async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
-        self.list_now(listing).await
+        let statement = match &self.list {
+            // In any order.
+            _ if listing.expired => &self.list_expired,
+            Some(list) => list,
+            None => return Err(no_order(&self.table.key, "bytea")),
+        };
+        if listing.expired {
+            // What others write later has no lifetime, also if it is the same value again.
+            let (now, limit) = (listing.now.0 as i64, FORGOTTEN_AT_ONCE as i64);
+            let forgotten = self.base.client.execute(&self.forget_expired, &[&now, &limit]).await;
+            forgotten.map_err(|error| self.base.failure(error, Step::Read))?;
+        }
+        let rows = self.base.list(listing, statement).await;
+        rows.map_err(|error| self.base.failure(error, Step::Read))
     }
 
     async fn clear(&mut self) -> Answer<()> {
