@@ -218,8 +218,7 @@ impl CassandraSession {
                     Some(left) => {
                         let (statement, than, end) = self.statements.put_for.with(condition, version);
                         let (left, stays) = (left as i32, left as i32 + stays);
-                        let values =
-                            (stays, version, until, key, than, end, left, kind, coding, value, key);
+                        let values = (stays, version, until, key, than, end, left, kind, coding, value, key);
                         self.ask(statement, values).await?
                     }
                 }
@@ -400,15 +399,6 @@ impl Session for CassandraSession {
         }
         self.seen = None;
         Ok(found)
-    }
-
-    async fn events(&mut self, _behind: u64) -> Answer<Vec<EventBlock>> {
-        // None are kept: see `capabilities`.
-        Ok(Vec::new())
-    }
-
-    async fn trim_events(&mut self, _until: u64) -> Answer<()> {
-        Ok(())
     }
 
     async fn list(&mut self, _listing: &Listing) -> Answer<Vec<Listed>> {

@@ -47,7 +47,7 @@ pub struct EventBlock {
 }
 
 /// Where a client is in the events of a store: behind so many records of a block, and all blocks before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// [`EventBlock::id`].
     pub block: u64,

@@ -78,14 +78,6 @@ impl Session for MemorySession {
         Ok(list(&self.0.lock(), listing))
     }
 
-    async fn events(&mut self, _behind: u64) -> Answer<Vec<EventBlock>> {
-        Ok(Vec::new())
-    }
-
-    async fn trim_events(&mut self, _until: u64) -> Answer<()> {
-        Ok(())
-    }
-
     async fn clear(&mut self) -> Answer<()> {
         self.0.lock().clear();
         Ok(())

@@ -37,6 +37,7 @@ pub(super) struct Events {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     /// Whether events are gathered: the store keeps them, or somebody has watched.
     gathers: bool,
@@ -74,19 +75,7 @@ pub(super) struct Repeat {
 
 impl Events {
     pub(super) fn new(log: Option<EventLog>) -> Events {
-        let state = State {
-            gathers: log.is_some(),
-            ungathered: 0,
-            pending: VecDeque::new(),
-            since: Position::behind(0),
-            last: 0,
-            recent: VecDeque::new(),
-            recent_bytes: 0,
-            stored: VecDeque::new(),
-            stored_bytes: 0,
-            repeats: HashMap::new(),
-            watchers: Watchers::default(),
-        };
+        let state = State { gathers: log.is_some(), since: Position::behind(0), ..State::default() };
         Events { log, state: Mutex::new(state) }
     }
 
