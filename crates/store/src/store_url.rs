@@ -3,6 +3,7 @@
 //! What is wrong with one is told without any part of it that may be a password: an unescaped character moves the borders between
 //! the parts.
 
+use kv::proto::is_well_encoded;
 use percent_encoding::percent_decode_str;
 
 /// `SCHEME://[USER[:PASSWORD]@][HOST[:PORT][,…]][/DATABASE][?NAME=VALUE[&…]]`, decoded. Never shown: it has the password.
@@ -140,11 +141,7 @@ fn place_of(place: &str) -> Result<Place, String> {
 
 /// The text with its escapes undone.
 fn decoded(text: &str) -> Result<String, String> {
-    let is_escape = |rest: &str| {
-        let digits = rest.as_bytes().get(..2);
-        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    };
-    if !text.split('%').skip(1).all(is_escape) {
+    if !is_well_encoded(text.as_bytes()) {
         return Err("a `%` in it is no escape: write %25 in its place".into());
     }
     let text = percent_decode_str(text).decode_utf8();

@@ -329,23 +329,17 @@ struct PostgresOwner {
 #[async_trait]
 impl Owner for PostgresOwner {
     async fn confirm(&mut self) -> Answer<()> {
+        let failed = |error| Failure::from(error).of(&self.shown, Step::Read);
         if let Some(no_standby) = &self.no_standby {
-            let standbys = self.client.query_one(CONFIRM, &[]).await;
-            let standbys = standbys.map_err(|error| Failure::from(error).of(&self.shown, Step::Read))?;
+            let standbys = self.client.query_one(CONFIRM, &[]).await.map_err(failed)?;
             return match standbys.get::<_, &str>(0) {
                 "" => Err(Error::new(Kind::Unavailable, no_standby)),
                 _ => Ok(()),
             };
         }
-        let asked = async {
-            let epoch = self.client.query_opt("SELECT epoch FROM weir_owner", &[]).await?;
-            Ok::<_, Failure>(epoch.map(|row| row.try_get::<_, i64>(0)).transpose()?)
-        };
-        match asked.await {
-            Ok(Some(epoch)) if epoch == self.epoch => Ok(()),
-            Ok(_) => Err(overtaken(&self.shown)),
-            Err(failure) => Err(failure.of(&self.shown, Step::Read)),
-        }
+        let found = self.client.query_opt("SELECT epoch FROM weir_owner", &[]).await.map_err(failed)?;
+        let epoch: Option<i64> = found.map(|row| row.try_get(0)).transpose().map_err(failed)?;
+        if epoch == Some(self.epoch) { Ok(()) } else { Err(overtaken(&self.shown)) }
     }
 
     async fn release(&mut self) -> Answer<()> {
