@@ -1,6 +1,6 @@
 //! Removes rows that have expired, and old events. Readers do not see them any more; this gives their space back.
 
-use super::queue::Waiting;
+use super::queue::{NO_LIMIT, Queues};
 use super::{Batching, Intent, LongRequest, Reply, Shared, Status, WriteRequest, Written};
 use crate::Listing;
 use kv::{Key, Precondition, Timestamp};
@@ -17,8 +17,8 @@ const BYTES_MAX: u64 = 4 << 20;
 
 /// Removes them as long as the store is owned.
 pub(super) async fn remove_expired(
-    long: Waiting<LongRequest>,
-    writes: Waiting<WriteRequest>,
+    long: Queues<LongRequest>,
+    writes: Queues<WriteRequest>,
     shared: Arc<Shared>,
 ) {
     loop {
@@ -28,10 +28,8 @@ pub(super) async fn remove_expired(
             && shared.config.batching == Batching::On
             && shared.store.capabilities().no_lists.is_none()
             && long.count() > 0;
-        if let Status::Up(_) = *shared.status.borrow()
-            && let Some(until) = shared.events.trim(shared.clock.now())
-        {
-            long.push(0, LongRequest::TrimEvents { until });
+        if is_up && let Some(until) = shared.events.trim(shared.clock.now()) {
+            push(&long, 0, LongRequest::TrimEvents { until });
         }
         let has_more = looks && remove_some(&long, &writes, &shared).await;
         if !has_more {
@@ -41,11 +39,11 @@ pub(super) async fn remove_expired(
 }
 
 /// Removes some; whether it has, and there are more.
-async fn remove_some(long: &Waiting<LongRequest>, writes: &Waiting<WriteRequest>, shared: &Shared) -> bool {
+async fn remove_some(long: &Queues<LongRequest>, writes: &Queues<WriteRequest>, shared: &Shared) -> bool {
     let listing = Listing { from: vec![], until: None, limit: LIMIT, now: Timestamp(0), expired: true };
     let (send, listed) = oneshot::channel();
     let reply = Reply::new(move |listed, _| drop(send.send(listed)));
-    long.push(0, LongRequest::List { listing, with_values: false, reply });
+    push(long, 0, LongRequest::List { listing, with_values: false, reply });
     let Ok(Ok(page)) = listed.await else { return false };
     let mut bytes = 0;
     let fits = page.rows.iter().take_while(|listed| {
@@ -59,7 +57,7 @@ async fn remove_some(long: &Waiting<LongRequest>, writes: &Waiting<WriteRequest>
         let reply = Reply::new(move |written, _| drop(send.send(written)));
         let queue = super::queue_index(&key, writes.count());
         let (intent, condition, idempotency) = (Intent::RemoveExpired, Precondition::None, None);
-        writes.push(queue, WriteRequest { key, intent, condition, idempotency, reply });
+        push(writes, queue, WriteRequest { key, intent, condition, idempotency, reply });
         pending.push(written);
     }
     let (mut removed, wanted) = (0, pending.len());
@@ -68,4 +66,9 @@ async fn remove_some(long: &Waiting<LongRequest>, writes: &Waiting<WriteRequest>
     }
     shared.meters.expired.add(removed as u64);
     removed == wanted && (wanted < page.rows.len() || page.next.is_some())
+}
+
+fn push<R>(queues: &Queues<R>, index: usize, request: R) {
+    // Nothing is given back where there is no limit.
+    drop(queues.push(index, request, 0, NO_LIMIT));
 }

@@ -198,10 +198,10 @@ impl Batcher {
         let (reads, read_threads) = worker::spawn::<ReadRequest>("weir-read", workers.read.max(1), &shared)?;
         let (writes, write_threads) = worker::spawn("weir-write", of_store(workers.write), &shared)?;
         let (long, long_threads) = worker::spawn("weir-long", of_store(1), &shared)?;
-        let late_long = worker::refuse_late(long.waiting(), Arc::clone(&shared));
-        let sweep = expiry::remove_expired(long.waiting(), writes.waiting(), Arc::clone(&shared));
-        let late_reads = worker::refuse_late(reads.waiting(), Arc::clone(&shared));
-        let late_writes = worker::refuse_late(writes.waiting(), Arc::clone(&shared));
+        let late_long = worker::refuse_late(long.clone(), Arc::clone(&shared));
+        let sweep = expiry::remove_expired(long.clone(), writes.clone(), Arc::clone(&shared));
+        let late_reads = worker::refuse_late(reads.clone(), Arc::clone(&shared));
+        let late_writes = worker::refuse_late(writes.clone(), Arc::clone(&shared));
         let beside = async { tokio::join!(late_reads, late_writes, late_long, sweep).0 };
         let owner = ownership::spawn(&shared, observer, lost_receiver, beside)?;
         let workers = read_threads.into_iter().chain(long_threads).chain(write_threads);
@@ -425,9 +425,9 @@ impl Batcher {
 impl Drop for Batcher {
     fn drop(&mut self) {
         // Workers end when their queue is closed and empty; the owner thread, which holds the lease, ends after them.
-        self.reads = Queues::none();
-        self.long = Queues::none();
-        self.writes = Queues::none();
+        self.reads.close();
+        self.long.close();
+        self.writes.close();
         let workers = self.threads.len().saturating_sub(1);
         if !have_ended(&self.threads[..workers]) {
             log::warn!("the store does not answer; requests in flight are dropped");

@@ -14,11 +14,17 @@ use std::sync::atomic::{
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// The queues of a kind of workers. Dropping them closes them: the workers end when nothing is left.
+/// The queues of a kind of workers.
 pub(super) struct Queues<R>(Arc<[Queue<R>]>);
 
-/// The same, to look for what waits too long. Does not keep them open.
-pub(super) struct Waiting<R>(Arc<[Queue<R>]>);
+impl<R> Clone for Queues<R> {
+    fn clone(&self) -> Queues<R> {
+        Queues(Arc::clone(&self.0))
+    }
+}
+
+/// How many requests, and bytes, may wait in a queue that takes all.
+pub(super) const NO_LIMIT: (usize, usize) = (usize::MAX, usize::MAX);
 
 /// A store worker's side of the queues.
 pub(super) struct Consumer<R> {
@@ -73,22 +79,53 @@ impl<R> Queues<R> {
         (Queues(Arc::clone(&queues)), consumers.collect())
     }
 
-    /// No queues, where there are no workers.
-    pub(super) fn none() -> Queues<R> {
-        Queues(Arc::new([]))
-    }
-
-    pub(super) fn waiting(&self) -> Waiting<R> {
-        Waiting(Arc::clone(&self.0))
-    }
-
     pub(super) fn count(&self) -> usize {
         self.0.len()
     }
 
     /// Puts `request` at the end of a queue; gives it back if so many requests, or bytes, wait there.
-    pub(super) fn push(&self, index: usize, request: R, bytes: usize, most: (usize, usize)) -> Result<(), R> {
-        push(&self.0, index, request, bytes, most)
+    pub(super) fn push(
+        &self,
+        index: usize,
+        request: R,
+        bytes: usize,
+        (requests_max, bytes_max): (usize, usize),
+    ) -> Result<(), R> {
+        let queue = &self.0[index];
+        if queue.len.load(Relaxed) >= requests_max {
+            return Err(request);
+        }
+        let worker = {
+            let mut waiting = queue.waiting.lock();
+            if waiting.bytes >= bytes_max {
+                return Err(request);
+            }
+            waiting.requests.push_back(Queued { request, bytes, since: Instant::now() });
+            waiting.bytes += bytes;
+            queue.len.store(waiting.requests.len(), Relaxed);
+            // Under the lock: if the queue is handed over after this, its new worker is notified after that and sees the
+            // request. Outside of it this could read the old hands, and the new ones the old length.
+            if queue.is_handed_over.load(Relaxed) { 0 } else { index }
+        };
+        self.0[worker].notify.notify_one();
+        Ok(())
+    }
+
+    /// Closes them: the workers end when nothing is left.
+    pub(super) fn close(&self) {
+        for queue in self.0.iter() {
+            queue.is_closed.store(true, Release);
+            queue.notify.notify_one();
+        }
+    }
+
+    /// Removes the requests that have waited longer than `most`.
+    pub(super) fn late(&self, most: Duration) -> Vec<Queued<R>> {
+        let (now, mut late) = (Instant::now(), Vec::new());
+        // The first one of a queue has waited longest.
+        let mut is_late = |queued: &Queued<R>| now.saturating_duration_since(queued.since) > most;
+        self.0.iter().for_each(|queue| queue.take_while(&mut is_late, &mut late));
+        late
     }
 
     /// Requests that wait.
@@ -114,63 +151,6 @@ impl<R> Queues<R> {
     pub(super) fn idlest(&self) -> Option<usize> {
         let pending = |queue: &Queue<R>| queue.len.load(Relaxed) + queue.in_flight.load(Relaxed);
         (0..self.0.len()).min_by_key(|&index| pending(&self.0[index]))
-    }
-}
-
-fn push<R>(
-    queues: &[Queue<R>],
-    index: usize,
-    request: R,
-    bytes: usize,
-    (requests_max, bytes_max): (usize, usize),
-) -> Result<(), R> {
-    let queue = &queues[index];
-    if queue.len.load(Relaxed) >= requests_max {
-        return Err(request);
-    }
-    let worker = {
-        let mut waiting = queue.waiting.lock();
-        if waiting.bytes >= bytes_max {
-            return Err(request);
-        }
-        waiting.requests.push_back(Queued { request, bytes, since: Instant::now() });
-        waiting.bytes += bytes;
-        queue.len.store(waiting.requests.len(), Relaxed);
-        // Under the lock: if the queue is handed over after this, its new worker is notified after that and sees the
-        // request. Outside of it this could read the old hands, and the new ones the old length.
-        if queue.is_handed_over.load(Relaxed) { 0 } else { index }
-    };
-    queues[worker].notify.notify_one();
-    Ok(())
-}
-
-impl<R> Drop for Queues<R> {
-    fn drop(&mut self) {
-        for queue in self.0.iter() {
-            queue.is_closed.store(true, Release);
-            queue.notify.notify_one();
-        }
-    }
-}
-
-impl<R> Waiting<R> {
-    pub(super) fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Puts `request` at the end of a queue, however many wait there.
-    pub(super) fn push(&self, index: usize, request: R) {
-        // Nothing is given back where there is no limit.
-        drop(push(&self.0, index, request, 0, (usize::MAX, usize::MAX)));
-    }
-
-    /// Removes the requests that have waited longer than `most`.
-    pub(super) fn late(&self, most: Duration) -> Vec<Queued<R>> {
-        let (now, mut late) = (Instant::now(), Vec::new());
-        // The first one of a queue has waited longest.
-        let mut is_late = |queued: &Queued<R>| now.saturating_duration_since(queued.since) > most;
-        self.0.iter().for_each(|queue| queue.take_while(&mut is_late, &mut late));
-        late
     }
 }
 
@@ -372,7 +352,7 @@ mod tests {
         let most = (2, 100);
         assert!(queues.push(0, 1, 1, most).is_ok() && queues.push(0, 2, 1, most).is_ok());
         assert_eq!((queues.push(0, 3, 1, most), queues.len()), (Err(3), 2));
-        drop(queues);
+        queues.close();
         assert!(consumers[0].is_closed() && !consumers[0].is_over());
         assert_eq!(taken(&mut consumers[0]), [1, 2]);
         assert!(consumers[0].is_over());
@@ -391,7 +371,7 @@ mod tests {
         fill(1);
         assert_eq!(taken(&mut consumers[1]), [1, 2]);
         fill(3);
-        assert_eq!(queues.waiting().late(Duration::ZERO).len(), 2);
+        assert_eq!(queues.late(Duration::ZERO).len(), 2);
         fill(5);
         // Those that are handed over count as before.
         assert!(consumers[1].hand_over());

@@ -1,7 +1,7 @@
 //! A store worker: a thread, a session and one batch in flight, of its own queue or, while flushes are slow, of all queues.
 
 use super::hand_over::KNOWN_FOR;
-use super::queue::{Consumer, Queued, Queues, Waiting};
+use super::queue::{Consumer, Queued, Queues};
 use super::{Batching, Shared, Status, WorkerMeters, confirmed, overloaded, start_thread};
 use crate::{Answer, Error, Kind, Session};
 use kv::faults::{self, Fault};
@@ -228,8 +228,7 @@ impl<R: Request> StoreWorker<R> {
             // Again, after the last look into the queue: it may have come back because the store is lost, and what the first
             // worker sent of it may still be under way until the next lease.
             if *status.borrow_and_update() != Status::Up(epoch) {
-                let error =
-                    Error::new(Kind::Unavailable, "the store was lost before this request was sent");
+                let error = Error::new(Kind::Unavailable, "the store was lost before this request was sent");
                 batch.into_iter().for_each(|request| request.fail(error.clone()));
                 return Ok(Break::Status);
             }
@@ -348,7 +347,7 @@ fn shed<R: Request>(request: R, waited: Duration, shared: &Shared) {
 }
 
 /// Refuses what has waited too long, also while the workers are busy: what was not sent is never unknown.
-pub(super) async fn refuse_late<R: Request>(queues: Waiting<R>, shared: Arc<Shared>) {
+pub(super) async fn refuse_late<R: Request>(queues: Queues<R>, shared: Arc<Shared>) {
     let most = shared.config.queue_wait_max;
     let pause = (most / CHECKS).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
     loop {

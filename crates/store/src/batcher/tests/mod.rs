@@ -550,12 +550,12 @@ fn a_session_lost_while_one_worker_serves_all_leaves_nobody_unanswered() {
 /// A store worker handed its queue to a first worker that had ended: what waited there was never answered.
 #[test]
 fn what_is_queued_when_the_first_worker_has_ended_is_answered() {
-    let (mut batcher, stage) = start_two();
+    let (batcher, stage) = start_two();
     let in_flight = about_to_hand_over(&batcher, &stage);
     let [a, b] = letters(&batcher, 1);
     let queued = write(&batcher, &format!("{a}=1 {b}=1"));
     // As dropping it begins.
-    batcher.writes = Queues::none();
+    batcher.writes.close();
     let is_first = |thread: &&JoinHandle<()>| thread.thread().name() == Some("weir-write-0");
     let first = batcher.threads.iter().find(is_first).unwrap();
     while !first.is_finished() {
