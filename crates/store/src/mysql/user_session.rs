@@ -39,24 +39,6 @@ pub(super) struct UserTableSession {
 }
 
 impl UserTableSession {
-    async fn read_now(&mut self, keys: &[Key]) -> Result<Vec<Option<Row>>, Failure> {
-        let UserTableSession { base, table, seen } = self;
-        let Statements { read, key, .. } = &table.statements;
-        let statement = |length| over(key, read, length);
-        let rows = base.read_by(keys, STATEMENT_KEYS_MAX, statement).await?;
-        seen.note(keys, &rows);
-        Ok(rows)
-    }
-
-    async fn list_now(&mut self, listing: &Listing) -> Result<Vec<Listed>, Failure> {
-        // Those that have expired come in any order.
-        if self.table.key.kind != Type::Bytes && !listing.expired {
-            return Err(no_order(&self.table.key, "varbinary").into());
-        }
-        let statements = &self.table.statements;
-        self.base.list_by(listing, &statements.list, &statements.list_expired).await
-    }
-
     /// Removes what is kept of values that others have removed, once their lifetimes have ended: what others write later has no
     /// lifetime, also if it is the same value again.
     async fn forget_expired(&mut self, listing: &Listing) -> Result<(), Error> {
@@ -205,8 +187,13 @@ fn over(key: &str, statement: &str, keys: usize) -> String {
 #[async_trait]
 impl Session for UserTableSession {
     async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
-        let rows = self.read_now(keys).await;
-        rows.map_err(|failure| failure.of(&self.base.shown, Step::Read))
+        let UserTableSession { base, table, seen } = self;
+        let Statements { read, key, .. } = &table.statements;
+        let statement = |length| over(key, read, length);
+        let rows = base.read_by(keys, STATEMENT_KEYS_MAX, statement).await;
+        let rows = rows.map_err(|failure| failure.of(&base.shown, Step::Read))?;
+        seen.note(keys, &rows);
+        Ok(rows)
     }
 
     fn begin_decision(&mut self, _is_part: bool) {
@@ -228,10 +215,14 @@ impl Session for UserTableSession {
     }
 
     async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
+        // Those that have expired come in any order.
         if listing.expired {
             self.forget_expired(listing).await?;
+        } else if self.table.key.kind != Type::Bytes {
+            return Err(no_order(&self.table.key, "varbinary"));
         }
-        let rows = self.list_now(listing).await;
+        let Statements { list, list_expired, .. } = &self.table.statements;
+        let rows = self.base.list_by(listing, list, list_expired).await;
         rows.map_err(|failure| failure.of(&self.base.shown, Step::Read))
     }
 
