@@ -47,7 +47,8 @@ const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, tru
 
 /// A write that timed out is sent again key by key. What it was of has waited for locks once, and hardly waits again: else a batch
 /// would take as many timeouts as it has locked rows.
-const LOCK_WAIT_AGAIN: &str = "SET lock_timeout = 10";
+pub(super) const LOCK_WAIT_AGAIN: &str = "SET lock_timeout = 10";
+pub(super) const LOCK_WAIT: &str = "RESET lock_timeout";
 
 /// What a session over any table has: its connection.
 pub(super) struct Base {
@@ -70,21 +71,11 @@ impl Base {
         *self.timed_out.get_mut() &= is_part;
     }
 
-    /// Before the statements of a write: if it is a part of one that timed out, it does not wait as long again. Whether it is.
-    pub(super) async fn hurry(&self) -> bool {
-        let hurries = self.timed_out.load(Relaxed);
-        if hurries {
+    /// Says how long a part of a write that timed out waits for locks; others wait as long as the database says.
+    pub(super) async fn limit_lock_wait(&self, setting: &str) {
+        if self.timed_out.load(Relaxed) {
             // Should that fail, it waits as long as before; or the connection is gone, which is noticed next.
-            let _ = self.client.batch_execute(LOCK_WAIT_AGAIN).await;
-        }
-        hurries
-    }
-
-    /// After them: what comes next may wait as long as ever.
-    pub(super) async fn end_hurry<T>(&self, written: &Result<T, Error>) {
-        if !written.as_ref().is_err_and(|error| error.kind().ends_session()) {
-            // As above.
-            let _ = self.client.batch_execute("RESET lock_timeout").await;
+            let _ = self.client.batch_execute(setting).await;
         }
     }
 
@@ -318,11 +309,9 @@ impl Session for PostgresSession {
     }
 
     async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
-        let hurries = self.base.hurry().await;
+        self.base.limit_lock_wait(LOCK_WAIT_AGAIN).await;
         let written = self.write_now(writes, events).await;
-        if hurries {
-            self.base.end_hurry(&written).await;
-        }
+        self.base.limit_lock_wait(LOCK_WAIT).await;
         written
     }
 
@@ -343,11 +332,7 @@ impl Session for PostgresSession {
     async fn clear(&mut self) -> Answer<()> {
         // Not TRUNCATE: a replica would empty the whole table that it keeps for all shards, and the lock it takes waits for
         // every reader.
-        let cleared = self
-            .base
-            .client
-            .batch_execute(&clear_of(&["weir_kv"]))
-            .await;
+        let cleared = self.base.client.batch_execute(&clear_of(&["weir_kv"])).await;
         cleared.map_err(|error| self.base.failure(error, Step::Commit))
     }
 }
