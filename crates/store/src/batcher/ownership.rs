@@ -38,10 +38,10 @@ pub(super) fn spawn(
     beside: impl Future<Output = ()> + Send + 'static,
 ) -> Result<JoinHandle<()>, Error> {
     let (first, first_lease) = std_mpsc::channel();
-    let owner = Owner { shared: Arc::clone(shared), observer, lost, last_epoch: None };
+    let owner = Owner { shared: Arc::clone(shared), observer, lost, first: Some(first), last_epoch: None };
     let thread = start_thread("weir-owner", move |runtime| {
         runtime.spawn(beside);
-        runtime.block_on(owner.run(first));
+        runtime.block_on(owner.run());
     })?;
     match first_lease.recv() {
         Ok(Ok(())) => Ok(thread),
@@ -54,39 +54,34 @@ struct Owner {
     shared: Arc<Shared>,
     observer: Arc<dyn Observer>,
     lost: mpsc::UnboundedReceiver<(u64, String)>,
+    /// Where it is told, once, whether the server starts.
+    first: Option<std_mpsc::Sender<Result<(), Error>>>,
     /// That of the last lease under which requests were served.
     last_epoch: Option<u64>,
 }
 
 impl Owner {
-    async fn run(mut self, first: std_mpsc::Sender<Result<(), Error>>) {
+    async fn run(mut self) {
         let role = self.shared.config.role;
         let since = Instant::now();
-        let first_lease = match self.first_lease().await {
+        let mut lease = match self.first_lease().await {
+            Ok(lease) => lease,
             Err(error) if self.may_wait_for(&error) => {
                 match role {
                     Role::Replica => log::warn!("the server starts without the replica: {error}"),
                     Role::Store(_) => log::info!("standing by: {error}"),
                 }
                 self.announce(self.status_after(&error, since));
-                // The receiver waits for exactly one message, and is gone after it.
-                let _ = first.send(Ok(()));
-                self.reacquire(PAUSE_MIN).await.ok_or(None)
+                self.starts(Ok(()));
+                // Else the server ends.
+                let Some(lease) = self.reacquire(PAUSE_MIN).await else { return };
+                lease
             }
-            result => result.map_err(Some),
-        };
-        let mut lease = match first_lease {
-            Ok(lease) => lease,
-            // The server ends.
-            Err(None) => return,
-            Err(Some(error)) => {
+            Err(error) => {
                 self.shared.status.send_replace(Status::Stopped);
-                // As above.
-                let _ = first.send(Err(error));
-                return;
+                return self.starts(Err(error));
             }
         };
-        let mut first = Some(first);
         let mut pause = PAUSE_MIN;
         loop {
             let epoch = lease.epoch;
@@ -100,10 +95,8 @@ impl Owner {
             self.last_epoch = Some(epoch);
             self.observer.store_up();
             self.announce(Status::Up(epoch));
-            if let Some(first) = first.take() {
-                // As above. Only now, so that a started store can be used at once.
-                let _ = first.send(Ok(()));
-            }
+            // Only now, so that a started store can be used at once.
+            self.starts(Ok(()));
             let lost = self.until_lost(&mut lease).await;
             self.shared.hit_lease.end();
             let Some(reason) = lost else { return release(&mut lease).await };
@@ -125,6 +118,14 @@ impl Owner {
             let Some(next) = self.reacquire(pause).await else { return };
             log::info!("{role} is back");
             lease = next;
+        }
+    }
+
+    /// Tells whether the server starts, the first time.
+    fn starts(&mut self, result: Result<(), Error>) {
+        if let Some(first) = self.first.take() {
+            // Whoever waited for it may have gone.
+            let _ = first.send(result);
         }
     }
 
