@@ -153,7 +153,7 @@ impl Access {
             Action::Data { key, operation, .. } => {
                 let verb = match operation {
                     Operation::Get(_) => Verb::Read,
-                    Operation::Put { .. } | Operation::Touch { .. } | Operation::Delete { .. } => Verb::Write,
+                    Operation::Write(..) => Verb::Write,
                 };
                 self.permit(verb, key.as_ref())
             }

@@ -1,27 +1,27 @@
 //! `POST /batch`: many operations in one request, a line of JSON each, and a line for each answer.
 
 use crate::budget::{Budget, Full, Reservation};
+use crate::change::{Change, Expiry};
 use crate::data::DataWriter;
 use crate::error::Failure;
-use crate::head::{content_encoding, content_type, ttl};
+use crate::head::{ReadCondition, content_encoding, content_type, ttl};
 use crate::json::{self, Etag, Members};
 use crate::reply::mark;
 use crate::routes::{if_match, unless};
-use crate::tiered::{Read, Tiered, WriteError, WriteTerms};
+use crate::tiered::{Read, WriteError, WriteTerms};
 use crate::timeouts::End;
 use crate::tokens::Verb;
 use crate::wire::Stream;
 use crate::{Shared, Worker, idempotency};
 use futures_util::future::join_all;
-use kv::{Attributes, Key, Precondition, Row, Timestamp, Version};
+use kv::{Key, Precondition, Row, Timestamp, Version};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::rc::Rc;
-use std::time::Duration;
-use store::{AtomicAnswer, AtomicOperation, AtomicOutcome, Idempotency, Intent, Written};
+use store::{AtomicAnswer, AtomicOperation, AtomicOutcome, Idempotency, Written};
 
 /// Most bytes of a request.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 20;
@@ -77,37 +77,18 @@ pub(super) struct Operation {
 }
 
 pub(super) enum What {
-    Get {
-        only_if: Precondition,
-        unless: Option<Precondition>,
-    },
-    Put {
-        content_type: String,
-        encoding: String,
-        end: Option<Expiry>,
-        value: Vec<u8>,
-        condition: Precondition,
-    },
-    Delete {
-        condition: Precondition,
-    },
-}
-
-/// When a value ends.
-#[derive(Clone, Copy)]
-pub(super) enum Expiry {
-    After(Duration),
-    At(Timestamp),
+    Get(ReadCondition),
+    Write(Change, Precondition),
 }
 
 impl What {
     fn is_get(&self) -> bool {
-        matches!(self, What::Get { .. })
+        matches!(self, What::Get(_))
     }
 
     /// Of the value that it carries.
     fn bytes(&self) -> usize {
-        if let What::Put { value, .. } = self { value.len() } else { 0 }
+        if let What::Write(Change::Put { value, .. }, _) = self { value.len() } else { 0 }
     }
 }
 
@@ -141,7 +122,7 @@ enum Done<'h> {
     /// With what it holds until it is sent.
     Answered(Answered, Option<Part<'h>>),
     /// A get whose row has no room until the answers before it are sent.
-    Deferred { key: Key, only_if: Precondition, unless: Option<Precondition> },
+    Deferred(Key, ReadCondition),
 }
 
 /// Rows and values that a batch holds. The reservation is as large as the most of them so far.
@@ -264,13 +245,13 @@ pub(super) async fn perform<S: Stream>(
             keys.clear();
         }
         let operation = operation.and_then(&mut permitted);
-        if let (true, Ok(Operation { key, what: What::Get { only_if, unless }, .. })) = (round.is_empty(), &operation)
+        if let (true, Ok(Operation { key, what: What::Get(condition), .. })) = (round.is_empty(), &operation)
             // What the cache has needs no future.
             && let Some((row, shard)) = worker.shared.tiers.cached(key.as_bytes(), Row::clone)
         {
             worker.metrics.hits[shard].add(1);
             match held.take(row.bytes()) {
-                Ok(_until_sent) => answers.push(shown(row, None, only_if, unless.as_ref())).await?,
+                Ok(_until_sent) => answers.push(shown(row, None, condition)).await?,
                 Err(failure) => answers.push(Err(failure)).await?,
             }
             continue;
@@ -304,13 +285,11 @@ async fn together(
     for (index, operation) in operations.enumerate() {
         let Operation { key, what, .. } = operation.map_err(|failure| at_line(index, failure))?;
         let (condition, intent, unless) = match what {
-            What::Get { only_if, unless } => (only_if, None, unless),
-            What::Put { content_type, encoding, end, value, condition } => {
-                let attributes = attributes(tier, &content_type, &encoding, end).await;
-                let attributes = attributes.map_err(|error| at_line(index, Failure::of_write(error)))?;
-                (condition, Some(Intent::Put(Row::with(&key, attributes, &value, Version::default()))), None)
+            What::Get(ReadCondition { only_if, unless, .. }) => (only_if, None, unless),
+            What::Write(change, condition) => {
+                let intent = change.intent(tier, &key).await;
+                (condition, Some(intent.map_err(|error| at_line(index, Failure::of_write(error)))?), None)
             }
-            What::Delete { condition } => (condition, Some(Intent::Delete), None),
         };
         unknown.push(unless);
         asked.push(AtomicOperation { key, condition, intent });
@@ -325,7 +304,9 @@ async fn together(
         }
         AtomicOutcome::Applied(applied) => {
             let answer = |(answer, unless): (AtomicAnswer, Option<Precondition>)| match answer {
-                AtomicAnswer::Read(Some(row)) => shown(row, None, &Precondition::None, unless.as_ref()),
+                AtomicAnswer::Read(Some(row)) => {
+                    shown(row, None, &ReadCondition { unless, ..ReadCondition::default() })
+                }
                 AtomicAnswer::Read(None) => Err(Failure::absent()),
                 AtomicAnswer::Dropped => Err(Full.into()),
                 AtomicAnswer::Written(Written::Applied { version, existed, row: Some(_), .. }) => {
@@ -384,11 +365,11 @@ impl<S: Stream> Answers<'_, '_, S> {
         for done in done.await {
             match done {
                 Done::Answered(answer, _until_sent) => self.push(answer).await?,
-                Done::Deferred { key, only_if, unless } => {
+                Done::Deferred(key, condition) => {
                     let read = read(worker, &key).await;
                     match read.and_then(|(row, mark)| Ok((held.take(row.bytes())?, row, mark))) {
                         Ok((_until_sent, row, mark)) => {
-                            self.push(shown(row, mark, &only_if, unless.as_ref())).await?;
+                            self.push(shown(row, mark, &condition)).await?;
                         }
                         Err(failure) => self.push(Err(failure)).await?,
                     }
@@ -438,13 +419,14 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
         return Err(bad("only a put has value, type, encoding, ttl or expires".to_owned()));
     }
     let what = match line.op {
-        "get" => What::Get {
+        "get" => What::Get(ReadCondition {
             only_if: match line.if_match.as_deref() {
                 Some(list) => if_match(&[list.as_bytes()]).map_err(|what| bad(what.to_owned()))?,
                 None => Precondition::None,
             },
             unless: line.if_none_match.as_deref().and_then(|list| unless(&[list.as_bytes()])),
-        },
+            ..ReadCondition::default()
+        }),
         "put" => {
             let value = json::bytes_of(line.value.as_deref(), line.value_b64.as_deref());
             let value = value.map_err(|why| bad(format!("the value {why}")))?;
@@ -455,10 +437,14 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
                     format!("a value has at most {value_bytes_max} bytes, this one has {}", value.len());
                 return Err(Failure::new(413, "value_too_large", what).not_applied());
             }
-            What::Put {
+            let put = Change::Put {
                 content_type: content_type(line.content_type.as_ref().map(String::as_bytes))?,
-                encoding: content_encoding(&[line.encoding.as_deref().unwrap_or_default().as_bytes()])?,
-                end: match (line.ttl, line.expires.as_deref()) {
+                content_encoding: content_encoding(&[line
+                    .encoding
+                    .as_deref()
+                    .unwrap_or_default()
+                    .as_bytes()])?,
+                expiry: match (line.ttl, line.expires.as_deref()) {
                     (None, None) => None,
                     (Some(seconds), None) => Some(Expiry::After(ttl(seconds.to_string().as_bytes())?)),
                     (None, Some(text)) => {
@@ -471,10 +457,10 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
                     (Some(_), Some(_)) => return Err(bad("a put has ttl or expires, not both".to_owned())),
                 },
                 value: value.into_owned(),
-                condition: precondition(true)?,
-            }
+            };
+            What::Write(put, precondition(true)?)
         }
-        "delete" => What::Delete { condition: precondition(false)? },
+        "delete" => What::Write(Change::Delete, precondition(false)?),
         other => {
             let shown = other[..other.floor_char_boundary(DETAIL_BYTES_MAX)].escape_debug();
             return Err(bad(format!("an operation is get, put or delete, not {shown}")));
@@ -490,36 +476,28 @@ async fn one<'h>(
     Operation { key, what, idempotency }: Operation,
     part: Part<'h>,
 ) -> Done<'h> {
-    let tier = worker.shared.tiers.tier_of(&key);
-    let done = match what {
-        What::Get { only_if, unless } => {
+    match what {
+        What::Get(condition) => {
             let read = read(worker, &key).await;
             if read.as_ref().is_ok_and(|(row, _)| held.is_above_share(row.bytes())) {
-                return Done::Deferred { key, only_if, unless };
+                return Done::Deferred(key, condition);
             }
-            return match read.and_then(|(row, mark)| Ok((held.take(row.bytes())?, row, mark))) {
-                Ok((part, row, mark)) => {
-                    Done::Answered(shown(row, mark, &only_if, unless.as_ref()), Some(part))
-                }
+            match read.and_then(|(row, mark)| Ok((held.take(row.bytes())?, row, mark))) {
+                Ok((part, row, mark)) => Done::Answered(shown(row, mark, &condition), Some(part)),
                 Err(failure) => Done::Answered(Err(failure), None),
-            };
+            }
         }
-        What::Put { content_type, encoding, end, value, condition } => {
-            let terms = WriteTerms { condition, idempotency };
-            let put = async {
-                let attributes = attributes(tier, &content_type, &encoding, end).await?;
-                tier.put(&key, attributes, value, terms).await
-            };
-            let made = worker.locked(put).await;
-            made.map(|made| written(if made.existed { 204 } else { 201 }, Some(made.version)))
+        What::Write(change, condition) => {
+            let is_put = matches!(change, Change::Put { .. });
+            let made = worker.write(&key, change, WriteTerms { condition, idempotency }).await;
+            drop(part);
+            let answer = made.map(|made| match is_put {
+                true => written(if made.existed { 204 } else { 201 }, Some(made.version)),
+                false => written(204, None),
+            });
+            Done::Answered(answer.map_err(Failure::of_write), None)
         }
-        What::Delete { condition } => {
-            let terms = WriteTerms { condition, idempotency };
-            worker.locked(tier.delete(&key, terms)).await.map(|_| written(204, None))
-        }
-    };
-    drop(part);
-    Done::Answered(done.map_err(Failure::of_write), None)
+    }
 }
 
 async fn read(worker: &Rc<Worker>, key: &Key) -> Result<(Row, Mark), Failure> {
@@ -535,28 +513,13 @@ async fn read(worker: &Rc<Worker>, key: &Key) -> Result<(Row, Mark), Failure> {
     }
 }
 
-async fn attributes<'a>(
-    tier: &Tiered,
-    content_type: &'a str,
-    content_encoding: &'a str,
-    end: Option<Expiry>,
-) -> Result<Attributes<'a>, WriteError> {
-    let expires = match end {
-        Some(Expiry::After(ttl)) => Some(tier.end_after(ttl).await?),
-        Some(Expiry::At(instant)) => Some(instant),
-        None => None,
-    };
-    Ok(Attributes { content_type, content_encoding, expires })
-}
-
 /// The answer to a get of a row that is there.
-fn shown(row: Row, mark: Mark, only_if: &Precondition, unless: Option<&Precondition>) -> Answered {
-    let version = Some(row.version());
-    if !only_if.holds(version) {
+fn shown(row: Row, mark: Mark, condition: &ReadCondition) -> Answered {
+    if !condition.admits(row.version()) {
         return Err(Failure::other_version(row.version()));
     }
-    if unless.is_some_and(|condition| condition.holds(version)) {
-        return Ok(LineAnswer::Other { status: 304, version, mark });
+    if condition.is_known(row.version()) {
+        return Ok(LineAnswer::Other { status: 304, version: Some(row.version()), mark });
     }
     Ok(LineAnswer::Row(row, mark))
 }

@@ -5,11 +5,11 @@
 
 use super::access::Access;
 use super::access_log::Bytes;
+use super::change::Change;
 use super::data::DataWriter;
 use super::error::Failure;
 use super::faults::FaultGuard;
 use super::head::refuse;
-use super::idempotency::Payload;
 use super::reply::{
     Answer, NDJSON, Request, Timing, mark, write_failure, write_made, write_page, write_row, write_row_head,
 };
@@ -18,11 +18,11 @@ use super::timeouts::End;
 use super::tokens::Verb;
 use super::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{PlainState, Shared, Worker, batch, lab};
-use crate::tiered::{Read, Served, WriteError};
+use crate::tiered::{Made, Read, Served, WriteError};
 use bytes::Buf;
 use http1::request::{self, Method};
 use http1::{Framing, Limits, Slots};
-use kv::{Attributes, KEY_BYTES_MAX, Key};
+use kv::{KEY_BYTES_MAX, Key};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -223,7 +223,7 @@ impl<S: Stream> Connection<S> {
         let is_put = is_batch
             || matches!(
                 action,
-                Action::Data { operation: Operation::Put { .. }, .. }
+                Action::Data { operation: Operation::Write(Change::Put { .. }, _), .. }
                     | Action::Lab(lab::Action::Preload { .. })
             );
         if is_put && !request.is_framed {
@@ -287,54 +287,20 @@ impl<S: Stream> Connection<S> {
                     Err(error) => Err(Failure::of_read(&error)),
                 }
             }
-            Action::Data {
-                key,
-                operation: Operation::Put { content_type, content_encoding, ttl, terms },
-                ..
-            } => {
-                let tier = tiers.tier_of(&key);
-                let payload = Payload {
-                    method: "PUT",
-                    content_type: &content_type,
-                    content_encoding: &content_encoding,
-                    ttl,
-                    condition: &terms.condition,
-                    value: &body,
-                };
-                let terms = terms.of(&key, &payload);
-                let put = async {
-                    let expires = match ttl {
-                        Some(ttl) => Some(tier.end_after(ttl).await?),
-                        None => None,
-                    };
-                    let (content_type, content_encoding) = (content_type.as_str(), content_encoding.as_str());
-                    let attributes = Attributes { content_type, content_encoding, expires };
-                    tier.put(&key, attributes, body, terms).await
-                };
-                worker.locked(put).await.map_err(Failure::of_write).map(|made| {
-                    queued = made.queued;
-                    Answer::Made { status: if made.existed { 204 } else { 201 }, version: Some(made.version) }
-                })
-            }
-            Action::Data { key, operation: Operation::Delete { terms }, .. } => {
-                let terms = terms.of(&key, &Payload::without_value("DELETE", &terms.condition));
-                let delete = tiers.tier_of(&key).delete(&key, terms);
-                worker.locked(delete).await.map_err(Failure::of_write).map(|made| {
-                    queued = made.queued;
-                    Answer::Made { status: 204, version: None }
-                })
-            }
-            Action::Data { key, operation: Operation::Touch { ttl, terms }, .. } => {
-                let tier = tiers.tier_of(&key);
-                let payload = Payload { ttl: Some(ttl), ..Payload::without_value("POST", &terms.condition) };
-                let terms = terms.of(&key, &payload);
-                let touch = async { tier.touch(&key, tier.end_after(ttl).await?, terms).await };
-                match worker.locked(touch).await {
-                    Ok(made) => {
-                        queued = made.queued;
-                        Ok(Answer::Made { status: 204, version: Some(made.version) })
+            Action::Data { key, operation: Operation::Write(change, terms), .. } => {
+                let change = change.with_body(body);
+                let is_put = matches!(change, Change::Put { .. });
+                let is_touch = matches!(change, Change::Touch(_));
+                let terms = terms.of(&key, &change);
+                match worker.write(&key, change, terms).await {
+                    Ok(Made { queued: waited, version, existed }) => {
+                        queued = waited;
+                        let status = if is_put && !existed { 201 } else { 204 };
+                        Ok(Answer::Made { status, version: (is_put || is_touch).then_some(version) })
                     }
-                    Err(WriteError::ConditionFailed(None)) => Err(Failure::absent().not_applied()),
+                    Err(WriteError::ConditionFailed(None)) if is_touch => {
+                        Err(Failure::absent().not_applied())
+                    }
                     Err(error) => Err(Failure::of_write(error)),
                 }
             }

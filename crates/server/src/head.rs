@@ -6,7 +6,7 @@ use kv::{CONTENT_ENCODING_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, Precondition, Versi
 use std::time::Duration;
 
 /// The preconditions of a read. Of an absent row none is looked at (RFC 9110, 13.2.1).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ReadCondition {
     /// `If-Match`: the row is sent only if this holds.
     pub(super) only_if: Precondition,
@@ -90,6 +90,11 @@ impl ReadCondition {
     /// Whether `If-Match` lets the row be sent.
     pub(super) fn admits(&self, version: Version) -> bool {
         self.only_if.holds(Some(version))
+    }
+
+    /// Whether the client has this version already.
+    pub(super) fn is_known(&self, version: Version) -> bool {
+        self.unless.as_ref().is_some_and(|unless| unless.holds(Some(version)))
     }
 }
 

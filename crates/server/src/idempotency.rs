@@ -1,9 +1,9 @@
 //! `Idempotency-Key`: what tells a request that is sent again from another one.
 
+use super::change::{Change, Expiry};
 use super::error::Failure;
 use kv::Precondition;
 use sha2::{Digest, Sha256};
-use std::time::Duration;
 use store::Idempotency;
 
 /// The longest `Idempotency-Key`, in bytes.
@@ -18,30 +18,30 @@ pub(super) fn parse(value: &[u8]) -> Result<Box<[u8]>, Failure> {
     Err(Failure::new(400, "bad_header", what).not_applied())
 }
 
-/// What a request does to its key, as far as it has to be the same if it is sent again.
-pub(super) struct Payload<'r> {
-    pub(super) method: &'static str,
-    pub(super) content_type: &'r str,
-    pub(super) content_encoding: &'r str,
-    pub(super) ttl: Option<Duration>,
-    pub(super) condition: &'r Precondition,
-    pub(super) value: &'r [u8],
-}
-
-impl<'r> Payload<'r> {
-    pub(super) fn without_value(method: &'static str, condition: &'r Precondition) -> Payload<'r> {
-        Payload { method, content_type: "", content_encoding: "", ttl: None, condition, value: b"" }
-    }
-}
-
-/// Digests of a request for `key` with the `Idempotency-Key` `given`.
-pub(super) fn of(given: &[u8], key: &[u8], payload: &Payload<'_>) -> Idempotency {
-    let Payload { method, content_type, content_encoding, ttl, condition, value } = payload;
-    let ttl = ttl.map_or(0, |ttl| ttl.as_secs()).to_le_bytes();
+/// Digests of a request for `key` with the `Idempotency-Key` `given`: of what has to be the same if it is sent again.
+pub(super) fn of(given: &[u8], key: &[u8], change: &Change, condition: &Precondition) -> Idempotency {
+    let (method, content_type, content_encoding, ttl, value) = match change {
+        Change::Put { content_type, content_encoding, expiry, value } => {
+            ("PUT", content_type.as_str(), content_encoding.as_str(), *expiry, value.as_slice())
+        }
+        Change::Touch(ttl) => ("POST", "", "", Some(Expiry::After(*ttl)), &b""[..]),
+        Change::Delete => ("DELETE", "", "", None, &b""[..]),
+    };
+    let ttl = match ttl {
+        Some(Expiry::After(ttl)) => ttl.as_secs(),
+        // Only lines of batches have an instant, whose digest is that of the batch.
+        Some(Expiry::At(_)) | None => 0,
+    };
     let condition = format!("{condition:?}");
-    let parts =
-        [method.as_bytes(), content_type.as_bytes(), content_encoding.as_bytes(), &ttl, condition.as_bytes()];
-    Idempotency { id: digest(&[key, given]), digest: digest(&[&parts[..], &[*value]].concat()) }
+    let parts = [
+        method.as_bytes(),
+        content_type.as_bytes(),
+        content_encoding.as_bytes(),
+        &ttl.to_le_bytes(),
+        condition.as_bytes(),
+        value,
+    ];
+    Idempotency { id: digest(&[key, given]), digest: digest(&parts) }
 }
 
 /// What tells a write in a batch with the `Idempotency-Key` `given`: it is the `count`th of this key.

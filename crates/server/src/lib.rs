@@ -8,6 +8,7 @@ mod accept;
 mod access_log;
 mod connection;
 mod routes;
+mod change;
 mod list;
 mod batch;
 mod data;

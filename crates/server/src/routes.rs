@@ -2,6 +2,7 @@
 //!
 //! Pure: nothing is waited for here, and nothing of the cache or the store is known.
 
+use super::change::{Change, Expiry};
 use super::error::Failure;
 use super::head::{
     RangeRequest, ReadCondition, content_encoding, content_type, origin_form, refuse, ttl, version_of_tag,
@@ -12,7 +13,6 @@ use super::metrics::{self, Page};
 use super::reply::Answer;
 use super::watch_query::WatchQuery;
 use super::{Worker, idempotency, lab};
-use crate::idempotency::Payload;
 use crate::tiered::WriteTerms;
 use http1::request::{Head, Method};
 use kv::proto;
@@ -39,10 +39,11 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// The same for the tiers.
-    pub(super) fn of(&self, key: &Key, payload: &Payload<'_>) -> WriteTerms {
-        let id = self.idempotency_key.as_ref().map(|given| idempotency::of(given, key.as_bytes(), payload));
-        WriteTerms { condition: self.condition.clone(), idempotency: id }
+    /// The same for the tiers, of a change of `key`.
+    pub(super) fn of(self, key: &Key, change: &Change) -> WriteTerms {
+        let Terms { condition, idempotency_key } = self;
+        let id = idempotency_key.map(|given| idempotency::of(&given, key.as_bytes(), change, &condition));
+        WriteTerms { condition, idempotency: id }
     }
 }
 
@@ -50,9 +51,8 @@ impl Terms {
 #[derive(Debug)]
 pub(super) enum Operation {
     Get(ReadCondition),
-    Put { content_type: String, content_encoding: String, ttl: Option<Duration>, terms: Terms },
-    Touch { ttl: Duration, terms: Terms },
-    Delete { terms: Terms },
+    /// The value of a put is the body.
+    Write(Change, Terms),
 }
 
 impl Action<&[u8]> {
@@ -196,18 +196,19 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
         }
         Method::Put => {
             let terms = terms(&fields, true, bad_precondition)?;
-            Operation::Put {
+            let put = Change::Put {
                 content_type: content_type(fields.content_type)?,
                 content_encoding: content_encoding(&fields.content_encoding)?,
-                ttl: fields.ttl.map(ttl).transpose()?,
-                terms,
-            }
+                expiry: fields.ttl.map(ttl).transpose()?.map(Expiry::After),
+                value: Vec::new(),
+            };
+            Operation::Write(put, terms)
         }
         Method::Post if is_touch => {
             let terms = terms(&fields, false, bad_precondition)?;
-            Operation::Touch { ttl: ttl(fields.ttl.unwrap_or_default())?, terms }
+            Operation::Write(Change::Touch(ttl(fields.ttl.unwrap_or_default())?), terms)
         }
-        Method::Delete => Operation::Delete { terms: terms(&fields, false, bad_precondition)? },
+        Method::Delete => Operation::Write(Change::Delete, terms(&fields, false, bad_precondition)?),
         Method::Post | Method::Options | Method::Other => return Err(wrong_method(DATA_METHODS)),
     };
     Ok(Action::Data { key, operation, timing: fields.timing })
@@ -323,19 +324,20 @@ mod tests {
                     Operation::Get(ReadCondition { range: Some(range), .. }) => {
                         format!("get {key} {:?}", range.bytes(Version(7), 10))
                     }
-                    Operation::Put {
-                        terms: Terms { condition, .. },
-                        content_type,
-                        content_encoding,
-                        ttl,
-                    } => {
-                        let ttl = ttl.map_or(String::new(), |ttl| format!(" {}s", ttl.as_secs()));
+                    Operation::Write(
+                        Change::Put { content_type, content_encoding, expiry, .. },
+                        Terms { condition, .. },
+                    ) => {
+                        let ttl = match expiry {
+                            Some(Expiry::After(ttl)) => format!(" {}s", ttl.as_secs()),
+                            _ => String::new(),
+                        };
                         format!("put {key} {condition:?} {content_type}{content_encoding}{ttl}")
                     }
-                    Operation::Touch { ttl, terms: Terms { condition, .. } } => {
+                    Operation::Write(Change::Touch(ttl), Terms { condition, .. }) => {
                         format!("touch {key} {condition:?} {}s", ttl.as_secs())
                     }
-                    Operation::Delete { terms: Terms { condition, .. } } => {
+                    Operation::Write(Change::Delete, Terms { condition, .. }) => {
                         format!("delete {key} {condition:?}")
                     }
                 }

@@ -214,7 +214,7 @@ impl Tiered {
         let row = Row::with(key, attributes.into(), &value, Version::default());
         // Packed in the row now; large values are not held twice while the store works.
         drop(value);
-        self.write(key, Intent::Put(row), terms.into(), Fill::IfAllowed).await
+        self.write(key, Intent::Put(row), terms).await
     }
 
     /// When a value ends that is written now.
@@ -228,17 +228,17 @@ impl Tiered {
 
     /// Removes a row; removing an absent one succeeds.
     pub async fn delete(&self, key: &Key, terms: impl Into<WriteTerms>) -> Result<Made, WriteError> {
-        self.write(key, Intent::Delete, terms.into(), Fill::IfAllowed).await
+        self.write(key, Intent::Delete, terms).await
     }
 
-    /// Gives a row another end, and leaves its value and version. The condition fails if it is absent.
-    pub async fn touch(
+    /// Makes any write. One of [`Intent::Touch`] leaves value and version as they are, and its condition fails if the row is absent.
+    pub async fn write(
         &self,
         key: &Key,
-        expires: Timestamp,
+        intent: Intent,
         terms: impl Into<WriteTerms>,
     ) -> Result<Made, WriteError> {
-        self.write(key, Intent::Touch(Some(expires)), terms.into(), Fill::IfAllowed).await
+        self.write_and_fill(key, intent, terms.into(), Fill::IfAllowed).await
     }
 
     /// Performs all `operations` in one commit, or none.
@@ -290,7 +290,7 @@ impl Tiered {
     pub async fn preload(&self, key: &Key, content_type: &str, value: Vec<u8>) -> Result<Made, WriteError> {
         let row = Row::new(key, content_type, &value, Version::default());
         drop(value);
-        self.write(key, Intent::Put(row), WriteTerms::default(), Fill::Never).await
+        self.write_and_fill(key, Intent::Put(row), WriteTerms::default(), Fill::Never).await
     }
 
     /// Removes every row. Writes under way at the same time may come before or after it.
@@ -305,7 +305,7 @@ impl Tiered {
         self.answer(receiver).await?
     }
 
-    async fn write(
+    async fn write_and_fill(
         &self,
         key: &Key,
         intent: Intent,

@@ -15,6 +15,7 @@ mod times;
 pub use credentials::S3Credentials;
 
 use crate::Worker;
+use crate::change::Change;
 use crate::error::Failure;
 use crate::list;
 use crate::reply::Request;
@@ -26,7 +27,7 @@ use answer::Answer;
 use bytes::Buf;
 use http1::request::{self as head, Method};
 use http1::{Limits, Slots};
-use kv::{Attributes, Key};
+use kv::Key;
 use request::{Asked, Operation};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -140,10 +141,10 @@ impl<S: Stream> Connection<S> {
             let failure = Failure::new(411, "MissingContentLength", what).not_applied().closing();
             return self.refuse(&request, failure).await;
         }
-        let limit = match (&operation, &payload) {
-            (Operation::Put { .. }, signature::Payload::Chunks { .. }) => body::with_chunks(value_bytes),
-            (Operation::Put { .. }, _) => value_bytes,
-            _ => UNUSED_BODY_BYTES_MAX,
+        let limit = match &payload {
+            _ if !operation.is_put() => UNUSED_BODY_BYTES_MAX,
+            signature::Payload::Chunks { .. } => body::with_chunks(value_bytes),
+            _ => value_bytes,
         };
         // Until the answer: also while the value waits for the store.
         let mut reservation = worker.shared.budget.reservation();
@@ -174,9 +175,7 @@ impl<S: Stream> Connection<S> {
         let worker = &self.wire.worker;
         let tiers = &worker.shared.tiers;
         let bucket = || self.s3.credentials.0.current().bucket.clone();
-        if let Operation::Get { key, .. } | Operation::Put { key, .. } | Operation::Delete { key, .. } =
-            &operation
-        {
+        if let Operation::Get(key, _) | Operation::Write(key, ..) = &operation {
             worker.metrics.prefixes.count(key.as_bytes());
         }
         match operation {
@@ -201,7 +200,7 @@ impl<S: Stream> Connection<S> {
                 let seen = |key: &[u8], version| self.s3.times.of(tiers.shard_of(key), version, now);
                 answer::list(&bucket(), &list, &page, seen).map(Answer::Xml)
             }
-            Operation::Get { key, condition } => {
+            Operation::Get(key, condition) => {
                 let (row, _) = worker.read(&key).await?;
                 let row = row.ok_or_else(Failure::absent)?;
                 if !condition.admits(row.version()) {
@@ -211,25 +210,19 @@ impl<S: Stream> Connection<S> {
                 let modified = self.modified(&key, row.version());
                 Ok(Answer::Row { row, condition, modified })
             }
-            Operation::Put { key, content_type, content_encoding, condition } => {
-                let attributes = Attributes {
-                    content_type: &content_type,
-                    content_encoding: &content_encoding,
-                    expires: None,
-                };
-                let put = tiers.tier_of(&key).put(&key, attributes, value, condition);
-                let made = worker.locked(put).await.map_err(|error| match error {
-                    // Only If-Match fails because of that.
-                    WriteError::ConditionFailed(None) => Failure::absent().not_applied(),
+            Operation::Write(key, change, condition) => {
+                let is_put = matches!(change, Change::Put { .. });
+                let made = worker.write(&key, change.with_body(value), condition).await;
+                let made = made.map_err(|error| match error {
+                    // Only If-Match of a put fails because of that.
+                    WriteError::ConditionFailed(None) if is_put => Failure::absent().not_applied(),
                     other => Failure::of_write(other),
                 })?;
+                if !is_put {
+                    return Ok(Answer::Empty { status: 204, etag: None });
+                }
                 self.modified(&key, made.version);
                 Ok(Answer::Empty { status: 200, etag: Some(made.version) })
-            }
-            Operation::Delete { key, condition } => {
-                let delete = tiers.tier_of(&key).delete(&key, condition);
-                worker.locked(delete).await.map_err(Failure::of_write)?;
-                Ok(Answer::Empty { status: 204, etag: None })
             }
         }
     }

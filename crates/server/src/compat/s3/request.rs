@@ -4,6 +4,7 @@
 use super::body::Checksums;
 use super::credentials::{Credential, Table};
 use super::signature::{self, Payload, Signed};
+use crate::change::Change;
 use crate::error::Failure;
 use crate::head::{RangeRequest, ReadCondition, content_encoding, content_type, origin_form};
 use crate::json;
@@ -90,20 +91,9 @@ pub(super) enum Operation {
     Location,
     CreateBucket,
     List(Box<S3List>),
-    Get {
-        key: Key,
-        condition: ReadCondition,
-    },
-    Put {
-        key: Key,
-        content_type: String,
-        content_encoding: String,
-        condition: Precondition,
-    },
-    Delete {
-        key: Key,
-        condition: Precondition,
-    },
+    Get(Key, ReadCondition),
+    /// The value of a put is the body.
+    Write(Key, Change, Precondition),
 }
 
 /// A list, and how its answer is written.
@@ -179,15 +169,15 @@ pub(super) fn operation(
     let if_range = head.field("if-range").map(version);
     let range = head.field("range").and_then(|range| RangeRequest::of(range, if_range));
     match head.method {
-        Method::Get | Method::Head => Ok(Operation::Get {
-            key,
-            condition: ReadCondition {
+        Method::Get | Method::Head => {
+            let condition = ReadCondition {
                 wait: None,
                 only_if: precondition(&if_match, false).unwrap_or_default(),
                 unless: precondition(&if_none_match, true),
                 range: range.map(Box::new),
-            },
-        }),
+            };
+            Ok(Operation::Get(key, condition))
+        }
         Method::Put => {
             let condition = match (precondition(&if_match, false), if_none_match.as_slice()) {
                 (None, []) => Precondition::None,
@@ -199,15 +189,17 @@ pub(super) fn operation(
                 }
             };
             let encodings = lists("content-encoding");
-            Ok(Operation::Put {
-                key,
+            let put = Change::Put {
                 content_type: content_type(head.field("content-type")).map_err(invalid)?,
                 content_encoding: without_chunks(&content_encoding(&encodings).map_err(invalid)?),
-                condition,
-            })
+                expiry: None,
+                value: Vec::new(),
+            };
+            Ok(Operation::Write(key, put, condition))
         }
         Method::Delete if if_none_match.is_empty() => {
-            Ok(Operation::Delete { key, condition: precondition(&if_match, false).unwrap_or_default() })
+            let condition = precondition(&if_match, false).unwrap_or_default();
+            Ok(Operation::Write(key, Change::Delete, condition))
         }
         Method::Delete => Err(not_implemented("a DELETE takes no If-None-Match")),
         _ => Err(wrong_method("GET, HEAD, PUT, DELETE")),
@@ -290,8 +282,8 @@ impl Operation {
     /// Whether the holder of the credential may do it.
     pub(super) fn check(&self, credential: &Credential) -> Result<(), Failure> {
         let (verb, name) = match self {
-            Operation::Get { key, .. } => (Verb::Read, key.as_bytes()),
-            Operation::Put { key, .. } | Operation::Delete { key, .. } => (Verb::Write, key.as_bytes()),
+            Operation::Get(key, _) => (Verb::Read, key.as_bytes()),
+            Operation::Write(key, ..) => (Verb::Write, key.as_bytes()),
             Operation::List(list) => (Verb::List, list.query.prefix.as_slice()),
             Operation::ListBuckets
             | Operation::HeadBucket
@@ -309,11 +301,11 @@ impl Operation {
     }
 
     pub(super) fn is_put(&self) -> bool {
-        matches!(self, Operation::Put { .. })
+        matches!(self, Operation::Write(_, Change::Put { .. }, _))
     }
 
     pub(super) fn is_write(&self) -> bool {
-        matches!(self, Operation::Put { .. } | Operation::Delete { .. })
+        matches!(self, Operation::Write(..))
     }
 }
 
@@ -411,13 +403,13 @@ mod tests {
         params.add(query.as_bytes());
         let operation = operation(&head, &decode(path.as_bytes(), false), &params, "weir");
         let got = match operation.and_then(|operation| check_fields(&head).map(|()| operation)) {
-            Ok(Operation::Get { key, condition }) => {
+            Ok(Operation::Get(key, condition)) => {
                 format!("get {key:?} {:?} {:?}", condition.only_if, condition.unless)
             }
-            Ok(Operation::Put { key, content_encoding, condition, .. }) => {
+            Ok(Operation::Write(key, Change::Put { content_encoding, .. }, condition)) => {
                 format!("put {key:?} {condition:?} {content_encoding}")
             }
-            Ok(Operation::Delete { key, condition }) => format!("delete {key:?} {condition:?}"),
+            Ok(Operation::Write(key, _, condition)) => format!("delete {key:?} {condition:?}"),
             Ok(Operation::List(list)) => {
                 format!(
                     "list {} from {} limit {}",
