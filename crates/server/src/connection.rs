@@ -11,7 +11,7 @@ use super::error::Failure;
 use super::faults::FaultGuard;
 use super::head::refuse;
 use super::reply::{
-    Answer, NDJSON, Request, Timing, mark, write_failure, write_made, write_page, write_row, write_row_head,
+    Answer, NDJSON, Request, Timing, mark, write_failure, write_made, write_page, write_row_head,
 };
 use super::routes::{Action, Operation, route};
 use super::timeouts::End;
@@ -27,8 +27,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Above this a value is sent from where it lies instead of being copied behind its head.
-const COPY_BYTES_MAX: usize = 32 << 10;
 /// Up to this a cached value is copied under the cache's lock, which costs less than to share its row: some 50 ns.
 const LOCKED_BYTES_MAX: usize = 2 << 10;
 
@@ -175,8 +173,12 @@ impl<S: Stream> Connection<S> {
                 {
                     return Err(row.clone());
                 }
-                let unless = condition.unless.as_ref();
-                Ok(write_row(&mut self.wire.output, &request, row, unless, Served::Hit, None))
+                let status = if condition.is_known(row.version()) { 304 } else { 200 };
+                write_row_head(&mut self.wire.output, &request, row, status, None, Served::Hit, None);
+                if status == 200 && request.method != Some(Method::Head) {
+                    self.wire.output.extend_from_slice(row.value());
+                }
+                Ok(status)
             })
         {
             self.wire.worker.metrics.hits[shard].add(1);
@@ -375,42 +377,26 @@ impl<S: Stream> Connection<S> {
             Answer::Row { row, condition, .. } if !condition.admits(row.version()) => {
                 return Ok(self.answer_failure(request, &Failure::other_version(row.version())));
             }
-            Answer::Row { row, condition, served }
-                if row.value().len() > COPY_BYTES_MAX || condition.range.is_some() =>
-            {
-                let (unless, length) = (condition.unless.as_ref(), row.value().len());
-                let is_known = unless.is_some_and(|unless| unless.holds(Some(row.version())));
-                let range = condition.range.as_ref().filter(|_| !is_known);
-                let range = range.map(|range| range.bytes(row.version(), length));
-                let Ok(part) = range.transpose() else {
+            Answer::Row { row, condition, served } => {
+                let length = row.value().len();
+                let Ok((status, part)) = condition.choose(row.version(), length) else {
                     let what = format!("the value has {length} bytes; ask for a range in it");
                     let failure = Failure::new(416, "bad_range", what);
                     let failure = failure.with("Content-Range", format!("bytes */{length}"));
                     return Ok(self.answer_failure(request, &failure));
                 };
-                let part = part.flatten();
                 let head_at = output.len();
-                let status = write_row_head(output, request, row, unless, part.as_ref(), *served, timing);
+                write_row_head(output, request, row, status, part.as_ref(), *served, timing);
                 if status != 304 && request.method != Some(Method::Head) {
-                    // The cache may drop the row while the client takes its time.
-                    let worker = Rc::clone(&self.wire.worker);
-                    let mut reservation = worker.shared.budget.reservation();
                     let value = &row.value()[part.unwrap_or(0..length)];
-                    if value.len() <= COPY_BYTES_MAX {
-                        output.extend_from_slice(value);
-                    } else if let Err(full) = reservation.raise(length) {
-                        output.truncate(head_at);
-                        return Ok(self.answer_failure(request, &full.into()));
-                    } else {
-                        sent = self.wire.send_after_output(value, &mut reservation).await;
+                    match self.wire.push_value(head_at, value, length).await {
+                        Ok(pushed) => sent = pushed,
+                        Err(full) => return Ok(self.answer_failure(request, &full.into())),
                     }
                 }
                 status
             }
             Answer::Data => 200,
-            Answer::Row { row, condition, served } => {
-                write_row(output, request, row, condition.unless.as_ref(), *served, timing)
-            }
             Answer::Made { status, version } => {
                 write_made(output, request, *status, *version, timing);
                 *status

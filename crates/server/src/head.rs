@@ -3,6 +3,7 @@
 use super::error::Failure;
 use http1::request::{Head, Method};
 use kv::{CONTENT_ENCODING_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, Precondition, Version};
+use std::ops::Range;
 use std::time::Duration;
 
 /// The preconditions of a read. Of an absent row none is looked at (RFC 9110, 13.2.1).
@@ -59,11 +60,7 @@ impl RangeRequest {
     }
 
     /// Which bytes of a value of this version and length are sent; `Ok(None)`: all of it; `Err`: there are none such.
-    pub(super) fn bytes(
-        &self,
-        version: Version,
-        length: usize,
-    ) -> Result<Option<std::ops::Range<usize>>, ()> {
+    pub(super) fn bytes(&self, version: Version, length: usize) -> Result<Option<Range<usize>>, ()> {
         if self.if_version.is_some_and(|wanted| wanted != Some(version)) {
             return Ok(None);
         }
@@ -95,6 +92,16 @@ impl ReadCondition {
     /// Whether the client has this version already.
     pub(super) fn is_known(&self, version: Version) -> bool {
         self.unless.as_ref().is_some_and(|unless| unless.holds(Some(version)))
+    }
+
+    /// The status of an answer with a row of this version whose value has this length, and which part of that is sent if not all;
+    /// `Err`: there is no such part.
+    pub(super) fn choose(&self, version: Version, length: usize) -> Result<(u16, Option<Range<usize>>), ()> {
+        if self.is_known(version) {
+            return Ok((304, None));
+        }
+        let part = self.range.as_ref().map(|range| range.bytes(version, length)).transpose()?.flatten();
+        Ok((if part.is_some() { 206 } else { 200 }, part))
     }
 }
 

@@ -10,7 +10,7 @@ use super::rate::RateState;
 use crate::tiered::Served;
 use http1::request::{self, Head, Method};
 use http1::{Framing, Writer, response};
-use kv::{Attributes, Precondition, Row, Version};
+use kv::{Attributes, Row, Version};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -163,38 +163,16 @@ pub(super) fn start<'o>(
     }
 }
 
-/// Appends head and, if asked for, value; the status. `unless` is [`ReadCondition::unless`].
-pub(super) fn write_row(
-    output: &mut Vec<u8>,
-    request: &Request,
-    row: &Row,
-    unless: Option<&Precondition>,
-    served: Served,
-    timing: Option<&Timing>,
-) -> u16 {
-    let status = write_row_head(output, request, row, unless, None, served, timing);
-    if status == 200 && request.method != Some(Method::Head) {
-        output.extend_from_slice(row.value());
-    }
-    status
-}
-
-/// Appends the head of an answer with the value or a `part` of it; the status.
+/// Appends the head of an answer with the value or a `part` of it.
 pub(super) fn write_row_head(
     output: &mut Vec<u8>,
     request: &Request,
     row: &Row,
-    unless: Option<&Precondition>,
+    status: u16,
     part: Option<&Range<usize>>,
     served: Served,
     timing: Option<&Timing>,
-) -> u16 {
-    let is_known = unless.is_some_and(|condition| condition.holds(Some(row.version())));
-    let status = match part {
-        _ if is_known => 304,
-        Some(_) => 206,
-        None => 200,
-    };
+) {
     let writer = with_etag(start(output, status, request.persistence()), row.version());
     let writer = match served {
         Served::Hit => writer.lines("Cache-Control: no-cache\r\nCache-Status: weir; hit\r\n"),
@@ -212,8 +190,7 @@ pub(super) fn write_row_head(
         }
     }
     if status == 304 {
-        writer.end();
-        return status;
+        return writer.end();
     }
     // What the row's writer said, or the default of `kv`.
     let writer = match row.content_type() {
@@ -227,7 +204,6 @@ pub(super) fn write_row_head(
             writer.field("Content-Range", said.as_bytes()).end_with_length(part.len() as u64);
         }
     }
-    status
 }
 
 /// Appends the answer to a write that was made.

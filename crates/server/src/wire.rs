@@ -5,7 +5,7 @@
 
 use super::Worker;
 use super::access_log::Bytes;
-use super::budget::{Budget, Reservation, UNCOUNTED_BYTES_MAX};
+use super::budget::{Budget, Full, Reservation, UNCOUNTED_BYTES_MAX};
 use super::error::Failure;
 use super::reply::Request;
 use super::timeouts::{ConnectionTimeout, End};
@@ -31,6 +31,8 @@ pub(super) const UNUSED_BODY_BYTES_MAX: usize = 64 << 10;
 /// Slowest tolerated rate of a body or an answer; and how long a large one may take, which holds memory meanwhile.
 const BYTES_PER_SEC_MIN: u64 = 1024;
 pub(super) const LONGEST: Duration = Duration::from_secs(900);
+/// Above this a value is sent from where it lies instead of being copied behind its head.
+const COPY_BYTES_MAX: usize = 32 << 10;
 /// Handed to the socket at once.
 const SEND_BYTES: usize = 64 << 10;
 /// After the last answer, input of the peer is read for this time, so that the peer can read the answer.
@@ -288,24 +290,30 @@ impl<S: Stream> Wire<S> {
         result
     }
 
-    /// Hands a value to the socket, for which there is a `reservation`, after all answers before it.
-    pub(super) async fn send_after_output(
+    /// Appends a value, or a part of one of `length` bytes, behind its head. A large one is handed to the socket after all answers before
+    /// it. `Err`: there is no memory for that, and the head, which begins at `head_at`, is removed.
+    pub(super) async fn push_value(
         &mut self,
+        head_at: usize,
         value: &[u8],
-        reservation: &mut Reservation<&Budget>,
-    ) -> Result<(), End> {
-        self.flush().await?;
-        self.send(value, reservation).await
-    }
-
-    /// Hands a value to the socket, for which there is a `reservation`.
-    pub(super) async fn send(
-        &mut self,
-        value: &[u8],
-        reservation: &mut Reservation<&Budget>,
-    ) -> Result<(), End> {
+        length: usize,
+    ) -> Result<Result<(), End>, Full> {
+        if value.len() <= COPY_BYTES_MAX {
+            self.output.extend_from_slice(value);
+            return Ok(Ok(()));
+        }
+        // The cache may drop the row while the client takes its time.
+        let worker = Rc::clone(&self.worker);
+        let mut reservation = worker.shared.budget.reservation();
+        if let Err(full) = reservation.raise(length) {
+            self.output.truncate(head_at);
+            return Err(full);
+        }
+        if let Err(end) = self.flush().await {
+            return Ok(Err(end));
+        }
         self.written += value.len() as u64;
-        send(&mut self.stream, &self.worker, value, reservation).await
+        Ok(send(&mut self.stream, &worker, value, &mut reservation).await)
     }
 
     /// Counts and logs an answer.

@@ -65,27 +65,15 @@ impl Answer {
                 Ok((200, 0..length))
             }
             Answer::Row { row, condition, modified } => {
-                let is_known =
-                    condition.unless.as_ref().is_some_and(|unless| unless.holds(Some(row.version())));
-                let range = condition.range.as_ref().filter(|_| !is_known);
-                let part =
-                    range.map(|range| range.bytes(row.version(), length)).transpose().map_err(|()| {
-                        Failure::new(416, "InvalidRange", format!("the value has {length} bytes"))
-                            .with("Content-Range", format!("bytes */{length}"))
-                    })?;
-                let part = part.flatten();
-                let status = if is_known {
-                    304
-                } else if part.is_some() {
-                    206
-                } else {
-                    200
-                };
+                let (status, part) = condition.choose(row.version(), length).map_err(|()| {
+                    Failure::new(416, "InvalidRange", format!("the value has {length} bytes"))
+                        .with("Content-Range", format!("bytes */{length}"))
+                })?;
                 let mut writer = with_id(start(output, status, request.persistence()), request.id())
                     .field("ETag", etag_of(row.version()).as_bytes())
                     .field("Last-Modified", httpdate::fmt_http_date(*modified).as_bytes())
                     .lines(NO_CACHE);
-                if is_known {
+                if status == 304 {
                     writer.end();
                     return Ok((status, 0..0));
                 }

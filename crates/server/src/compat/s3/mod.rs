@@ -37,9 +37,6 @@ use times::Times;
 
 pub(super) use answer::write_failure;
 
-/// Above this a value is sent from where it lies instead of being copied behind its head.
-const COPY_BYTES_MAX: usize = 32 << 10;
-
 /// What the workers share of the API.
 pub(crate) struct S3State {
     credentials: Arc<S3Credentials>,
@@ -250,32 +247,21 @@ impl<S: Stream> Connection<S> {
     }
 
     async fn send(&mut self, request: &Request, answer: Answer) -> Result<bool, End> {
-        let is_head = request.method == Some(Method::Head);
-        let worker = Rc::clone(&self.wire.worker);
         let head_at = self.wire.output.len();
         let (status, part) = match answer.write_head(&mut self.wire.output, request) {
             Ok(written) => written,
             Err(failure) => return Ok(self.answer_failure(request, &failure)),
         };
-        let body = &answer.body()[part];
-        if !is_head && body.len() <= COPY_BYTES_MAX {
-            self.wire.output.extend_from_slice(body);
-        } else if !is_head {
-            // The cache may drop the row while the client takes its time.
-            let mut reservation = worker.shared.budget.reservation();
-            if let Err(full) = reservation.raise(answer.body().len()) {
-                self.wire.output.truncate(head_at);
-                return Ok(self.answer_failure(request, &full.into()));
+        let mut sent = Ok(());
+        if request.method != Some(Method::Head) {
+            let body = answer.body();
+            match self.wire.push_value(head_at, &body[part], body.len()).await {
+                Ok(pushed) => sent = pushed,
+                Err(full) => return Ok(self.answer_failure(request, &full.into())),
             }
-            let sent = match self.wire.flush().await {
-                Ok(()) => self.wire.send(body, &mut reservation).await,
-                Err(end) => Err(end),
-            };
-            // Also if the client has left meanwhile.
-            self.wire.answered(request, status, None, None);
-            return sent.map(|_| request.keep_alive);
         }
+        // Also if the client has left meanwhile.
         self.wire.answered(request, status, None, None);
-        Ok(request.keep_alive)
+        sent.map(|()| request.keep_alive)
     }
 }
