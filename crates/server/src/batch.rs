@@ -12,7 +12,7 @@ use crate::tiered::{Read, WriteError, WriteTerms};
 use crate::timeouts::End;
 use crate::tokens::Verb;
 use crate::wire::Stream;
-use crate::{Shared, Worker, idempotency};
+use crate::{Worker, idempotency};
 use futures_util::future::join_all;
 use kv::{Key, Precondition, Row, Timestamp, Version};
 use serde::Deserialize;
@@ -174,13 +174,13 @@ pub(super) async fn perform<S: Stream>(
     is_atomic: bool,
     idempotency_key: Option<&[u8]>,
     body: &[u8],
-    out: &mut DataWriter<'_, S>,
-) -> Result<Result<(), Failure>, End> {
+    out: DataWriter<'_, S>,
+) -> Result<(), End> {
     let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let count = lines.clone().count();
     if count > LINES_MAX {
         let what = format!("a batch has at most {LINES_MAX} lines, this one has {count}");
-        return Ok(Err(Failure::new(413, "batch_too_large", what).not_applied()));
+        return Err(Failure::new(413, "batch_too_large", what).not_applied().into());
     }
     let value_bytes_max = worker.shared.options.value_bytes;
     let repeated = idempotency_key.map(|given| (given, idempotency::digest(&[body])));
@@ -211,14 +211,10 @@ pub(super) async fn perform<S: Stream>(
     let mut answers = Answers { out, done: 0, failed: 0 };
     if is_atomic {
         // What is written is copied, and once more for the store.
-        if let Err(full) = held.reservation.borrow_mut().raise(2 * body.len()) {
-            return Ok(Err(Failure::from(full).not_applied()));
-        }
+        let raised = held.reservation.borrow_mut().raise(2 * body.len());
+        raised.map_err(|full| Failure::from(full).not_applied())?;
         let checked = operations.map(|operation| operation.and_then(&mut permitted));
-        let applied = match together(worker, checked).await {
-            Ok(applied) => applied,
-            Err(failure) => return Ok(Err(failure)),
-        };
+        let applied = together(worker, checked).await?;
         let bytes = |answer: &Answered| answer.as_ref().ok()?.row().map(Row::bytes);
         let read: usize = applied.iter().filter_map(bytes).sum();
         let fits = held.reservation.borrow_mut().raise(2 * body.len() + read);
@@ -230,7 +226,7 @@ pub(super) async fn perform<S: Stream>(
             };
             answers.push(answer).await?;
         }
-        return answers.finish().await.map(Ok);
+        return answers.finish().await;
     }
     let mut round: Vec<Result<(Operation, Part<'_>), Failure>> = Vec::new();
     // The keys of the round, and whether it writes them: then what follows waits, as a write does anyway.
@@ -263,7 +259,7 @@ pub(super) async fn perform<S: Stream>(
         round.push(operation.and_then(part));
     }
     answers.push_round(worker, &held, &mut round).await?;
-    answers.finish().await.map(Ok)
+    answers.finish().await
 }
 
 /// Performs all of them or none.
@@ -319,13 +315,13 @@ async fn together(
     }
 }
 
-struct Answers<'o, 'c, S> {
-    out: &'o mut DataWriter<'c, S>,
+struct Answers<'c, S> {
+    out: DataWriter<'c, S>,
     done: usize,
     failed: usize,
 }
 
-impl<S: Stream> Answers<'_, '_, S> {
+impl<S: Stream> Answers<'_, S> {
     async fn push(&mut self, answer: Answered) -> Result<(), End> {
         self.done += 1;
         match answer {
@@ -379,9 +375,10 @@ impl<S: Stream> Answers<'_, '_, S> {
         Ok(())
     }
 
-    async fn finish(self) -> Result<(), End> {
+    async fn finish(mut self) -> Result<(), End> {
         let end = format!("{{\"done\":{},\"failed\":{}}}\n", self.done, self.failed);
-        self.out.push(end.as_bytes()).await
+        self.out.push(end.as_bytes()).await?;
+        self.out.finish().await
     }
 }
 
@@ -501,11 +498,9 @@ async fn one<'h>(
 }
 
 async fn read(worker: &Rc<Worker>, key: &Key) -> Result<(Row, Mark), Failure> {
-    let Shared { tiers, batch_reads, .. } = &*worker.shared;
     // It is never closed.
-    let _permit = batch_reads.acquire().await;
-    let Read { row, served, .. } = tiers.get(key).await.map_err(|error| Failure::of_read(&error))?;
-    worker.count_late_hit(key, served);
+    let _permit = worker.shared.batch_reads.acquire().await;
+    let Read { row, served, .. } = worker.get(key).await?;
     let mark = mark(served);
     match row {
         Some(row) => Ok((row, mark)),

@@ -20,7 +20,7 @@ use super::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{PlainState, Shared, Worker, batch, lab};
 use crate::tiered::{Made, Read, Served, WriteError};
 use bytes::Buf;
-use http1::request::{self, Method};
+use http1::request;
 use http1::{Framing, Limits, Slots};
 use kv::{KEY_BYTES_MAX, Key};
 use std::rc::Rc;
@@ -63,12 +63,8 @@ impl<S: Stream> Connection<S> {
     }
 
     pub(super) async fn run(mut self) {
-        let Some(failure) = self.serve().await.err().and_then(End::failure) else { return };
-        let request = Request::unparsed(&self.wire.input, self.wire.arrived);
-        self.answer_failure(&request, &failure);
-        if self.wire.flush().await.is_ok() {
-            self.wire.linger().await;
-        }
+        let ended = self.serve().await;
+        self.wire.end(write_failure, ended).await;
     }
 
     async fn serve(&mut self) -> Result<(), End> {
@@ -101,13 +97,11 @@ impl<S: Stream> Connection<S> {
                     self.wire.arrived = Instant::now();
                     keep_alive
                 }
-                Task::Refused(request, failure) => self.refuse(&request, &failure).await?,
+                Task::Refused(request, failure) => self.refuse(&request, failure).await?,
             };
             self.faults = None;
             if !keep_alive {
-                self.wire.flush().await?;
-                self.wire.linger().await;
-                return Ok(());
+                return self.wire.close().await;
             }
             if self.wire.output.len() >= OUTPUT_BYTES_MAX {
                 self.wire.flush().await?;
@@ -175,7 +169,7 @@ impl<S: Stream> Connection<S> {
                 }
                 let status = if condition.is_known(row.version()) { 304 } else { 200 };
                 write_row_head(&mut self.wire.output, &request, row, status, None, Served::Hit, None);
-                if status == 200 && request.method != Some(Method::Head) {
+                if status == 200 && !request.is_head() {
                     self.wire.output.extend_from_slice(row.value());
                 }
                 Ok(status)
@@ -233,7 +227,7 @@ impl<S: Stream> Connection<S> {
             let what =
                 "the length of the value is not known; send Content-Length (0 for an empty value), or chunks";
             let failure = Failure::new(411, "length_required", what).not_applied().closing();
-            return self.refuse(&request, &failure).await;
+            return self.refuse(&request, failure).await;
         }
         let limit = match () {
             () if is_batch => batch::BODY_BYTES_MAX,
@@ -242,13 +236,12 @@ impl<S: Stream> Connection<S> {
         };
         // Until the answer: also while the value waits for the store.
         let mut reservation = worker.shared.budget.reservation();
-        let body = match self.wire.read_body(&request, limit, &mut reservation).await? {
+        let body = match self.wire.read_body(&request, limit, &mut reservation).await {
             Ok(body) => body,
-            Err(failure) => return self.refuse(&request, &failure.closing()).await,
+            Err(error) => return self.refuse(&request, error.failure()?.closing()).await,
         };
         if let Err(refused) = self.access.still_permits_action(&self.state, &action, request.started) {
-            let is_read = matches!(request.method, Some(Method::Get | Method::Head));
-            let refused = if is_read { refused } else { refused.not_applied() };
+            let refused = if request.is_read() { refused } else { refused.not_applied() };
             return Ok(self.answer_failure(&request, &refused));
         }
         if !matches!(action, Action::Page(_)) {
@@ -270,23 +263,20 @@ impl<S: Stream> Connection<S> {
         let answer = match action {
             Action::Data { key, operation: Operation::Get(condition), .. } => {
                 let read = match condition.wait {
-                    None => tiers.get(&key).await,
-                    Some(wait) => match Box::pin(self.get_changed(&key, &condition, wait)).await? {
-                        Ok((read, waited)) => {
-                            request.started += waited;
-                            read
-                        }
-                        Err(refused) => return Ok(self.answer_failure(&request, &refused)),
-                    },
+                    None => worker.get(&key).await,
+                    Some(wait) => {
+                        let started = &mut request.started;
+                        let changed = Box::pin(self.get_changed(&key, &condition, wait, started)).await;
+                        changed.map_or_else(|error| error.failure().map(Err), |read| Ok(Ok(read)))?
+                    }
                 };
                 match read {
                     Ok(Read { row: Some(row), served, queued: waited }) => {
-                        worker.count_late_hit(&key, served);
                         queued = waited;
                         Ok(Answer::Row { row, condition, served })
                     }
                     Ok(Read { served, .. }) => Err(Failure::absent_as(mark(served))),
-                    Err(error) => Err(Failure::of_read(&error)),
+                    Err(failure) => Err(failure),
                 }
             }
             Action::Data { key, operation: Operation::Write(change, terms), .. } => {
@@ -308,31 +298,23 @@ impl<S: Stream> Connection<S> {
             }
             // Both on the heap, so that connections without them are not larger.
             Action::List(query) => {
-                let mut out = DataWriter::new(&mut self.wire, &mut request, query.content_type());
-                let performed = match Box::pin(query.perform(tiers, &mut reservation, &mut out)).await {
-                    Ok(Ok(())) => Box::pin(out.finish()).await.map(|()| Ok(Answer::Data)),
-                    Ok(Err(failure)) => Ok(Err(failure)),
-                    Err(end) => Err(end),
-                };
-                self.unless_left(&request, performed)?
+                let out = DataWriter::new(&mut self.wire, &mut request, query.content_type());
+                let performed = Box::pin(query.perform(tiers, &mut reservation, out)).await;
+                self.of_data(&request, performed)?
             }
             Action::Watch(_) => unreachable!("a watch is no answer"),
             Action::Batch { is_atomic, idempotency_key } => {
-                let mut out = DataWriter::new(&mut self.wire, &mut request, NDJSON);
+                let out = DataWriter::new(&mut self.wire, &mut request, NDJSON);
                 let performed = batch::perform(
                     &worker,
                     |verb, key| self.access.still_permits(&self.state, verb, key),
                     is_atomic,
                     idempotency_key.as_deref(),
                     &body,
-                    &mut out,
+                    out,
                 );
-                let performed = match Box::pin(performed).await {
-                    Ok(Ok(())) => Box::pin(out.finish()).await.map(|()| Ok(Answer::Data)),
-                    Ok(Err(failure)) => Ok(Err(failure)),
-                    Err(end) => Err(end),
-                };
-                self.unless_left(&request, performed)?
+                let performed = Box::pin(performed).await;
+                self.of_data(&request, performed)?
             }
             Action::Lab(action) => lab::perform(&worker.shared, action, body).await,
             Action::Page(page) => Ok((page.show)(&worker)),
@@ -349,19 +331,12 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Answers a refused request; whether the connection goes on.
-    async fn refuse(&mut self, request: &Request, failure: &Failure) -> Result<bool, End> {
-        let mut failure = failure.clone();
-        failure.closes = failure.closes || !self.wire.drop_body(request).await?;
-        Ok(self.answer_failure(request, &failure))
+    async fn refuse(&mut self, request: &Request, failure: Failure) -> Result<bool, End> {
+        self.wire.refuse(write_failure, request, failure).await
     }
 
     pub(super) fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
-        let keep_alive = request.keep_alive && !failure.closes;
-        let persistence = if keep_alive { request.persistence() } else { request.closing() };
-        let is_head = request.method == Some(Method::Head);
-        write_failure(&mut self.wire.output, failure, persistence, is_head, request.id());
-        self.wire.answered(request, failure.status, None, Some(failure));
-        keep_alive
+        self.wire.answer_failure(write_failure, request, failure)
     }
 
     /// Answers; whether the connection goes on.
@@ -387,7 +362,7 @@ impl<S: Stream> Connection<S> {
                 };
                 let head_at = output.len();
                 write_row_head(output, request, row, status, part.as_ref(), *served, timing);
-                if status != 304 && request.method != Some(Method::Head) {
+                if status != 304 && !request.is_head() {
                     let value = &row.value()[part.unwrap_or(0..length)];
                     match self.wire.push_value(head_at, value, length).await {
                         Ok(pushed) => sent = pushed,
@@ -415,9 +390,11 @@ impl<S: Stream> Connection<S> {
         sent.map(|()| request.keep_alive)
     }
 
-    /// Counts and logs an answer that was begun also if the client has left meanwhile: what it asked for may have been done.
-    fn unless_left<T>(&self, request: &Request, answered: Result<T, End>) -> Result<T, End> {
-        answered.inspect_err(|_| self.wire.answered(request, 200, None, None))
+    /// The answer to a request whose rows were sent if it was `performed`. One that was begun is counted and logged also if the client has
+    /// left meanwhile: what it asked for may have been done.
+    fn of_data(&self, request: &Request, performed: Result<(), End>) -> Result<Result<Answer, Failure>, End> {
+        let Err(error) = performed else { return Ok(Ok(Answer::Data)) };
+        error.failure().map(Err).inspect_err(|_| self.wire.answered(request, 200, None, None))
     }
 
     /// Whether the token of the request still allows this, some time after it was admitted.

@@ -5,7 +5,6 @@ use super::timeouts::End;
 use super::wire::{LONGEST, Stream, Wire};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http1::request::Method;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -110,7 +109,7 @@ impl<'c, S: Stream> DataWriter<'c, S> {
             return Ok(());
         }
         self.begin(Some(self.unsent.len()));
-        if self.request.method != Some(Method::Head) {
+        if !self.request.is_head() {
             self.wire.output.append(&mut self.unsent);
         }
         Ok(())
@@ -125,7 +124,7 @@ impl<'c, S: Stream> DataWriter<'c, S> {
     }
 
     fn is_chunked(&self) -> bool {
-        !self.request.is_http10 && self.request.method != Some(Method::Head)
+        !self.request.is_http10 && !self.request.is_head()
     }
 
     /// Sends the first `length` bytes of what is unsent.
@@ -138,7 +137,7 @@ impl<'c, S: Stream> DataWriter<'c, S> {
         if is_chunked {
             output.extend_from_slice(format!("{length:x}\r\n").as_bytes());
         }
-        if self.request.method != Some(Method::Head) {
+        if !self.request.is_head() {
             output.extend_from_slice(&self.unsent[..length]);
         }
         if is_chunked {

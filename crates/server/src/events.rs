@@ -9,8 +9,7 @@ use super::timeouts::End;
 use super::tokens::Verb;
 use super::watch_query::{WatchQuery, bad_cursor, push_cursor};
 use super::wire::Stream;
-use crate::tiered::{Error, Read, Tiered, Tiers};
-use http1::request::Method;
+use crate::tiered::{Read, Tiered, Tiers};
 use kv::Key;
 use std::io::Write;
 use std::rc::Rc;
@@ -157,7 +156,7 @@ impl<S: Stream> Connection<S> {
         }
         write_events_head(&mut self.wire.output, request);
         self.wire.answered(request, 200, None, None);
-        if request.method == Some(Method::Head) {
+        if request.is_head() {
             return Ok(false);
         }
         let watchers = &worker.shared.metrics.watchers;
@@ -205,14 +204,15 @@ impl<S: Stream> Connection<S> {
         self.wire.flush().await
     }
 
-    /// The row under `key`. If it is as the client knows it, or absent and the client knows none, a change is waited for. Also for how
-    /// long it was: that is no time that the request took. Nothing if the client's token ended meanwhile.
+    /// The row under `key`. If it is as the client knows it, or absent and the client knows none, a change is waited for, unless the
+    /// client's token ends meanwhile. The request has `started` later by as much: that is no time that it took.
     pub(super) async fn get_changed(
         &mut self,
         key: &Key,
         condition: &ReadCondition,
         wait: Duration,
-    ) -> Result<Result<(Result<Read, Error>, Duration), Failure>, End> {
+        started: &mut Instant,
+    ) -> Result<Read, End> {
         let worker = Rc::clone(&self.wire.worker);
         let tiers = &worker.shared.tiers;
         let until = Instant::now() + wait;
@@ -237,14 +237,13 @@ impl<S: Stream> Connection<S> {
                 _ => false,
             };
             if !is_known || Instant::now() >= until || self.wire.worker.is_draining() {
-                return Ok(Ok((read, waited)));
+                *started += waited;
+                return Ok(worker.counted(key, read)?);
             }
             let since = Instant::now();
             loop {
                 let has_news = self.wait(Some(&news), until.min(Instant::now() + pause)).await?;
-                if let Err(refused) = self.still_permits(Verb::Read, key.as_bytes()) {
-                    return Ok(Err(refused));
-                }
+                self.still_permits(Verb::Read, key.as_bytes())?;
                 if has_news || pause < HEARTBEAT || Instant::now() >= until || self.wire.worker.is_draining()
                 {
                     break;
@@ -271,7 +270,7 @@ impl<S: Stream> Connection<S> {
             end = self.wire.until_closed(until + HEARTBEAT) => match end {
                 // The answer comes first, or the end of the stream.
                 End::Slow | End::Draining => Ok(false),
-                End::Gone | End::Cut => Err(End::Gone),
+                End::Gone | End::Cut | End::Failed(_) => Err(End::Gone),
             },
         }
     }

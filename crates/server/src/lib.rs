@@ -50,7 +50,7 @@ pub use tls::Tls;
 pub use tokens::{Tokens, VERBS, random_token, token_hash};
 
 use crate::error::Failure;
-use crate::tiered::{Served, Tiers};
+use crate::tiered::{Read, Served, Tiers};
 use accept::Throttle;
 use access::Routes;
 use access_log::{Bytes, Entry, Recorder};
@@ -428,15 +428,21 @@ impl Worker {
             self.metrics.hits[shard].add(1);
             return Ok((Some(row), Served::Hit));
         }
-        let read = tiers.get(key).await.map_err(|error| Failure::of_read(&error))?;
-        self.count_late_hit(key, read.served);
+        let read = self.get(key).await?;
         Ok((read.row, read.served))
     }
 
-    /// Counts a hit of a row that came into the cache after the first look.
-    fn count_late_hit(&self, key: &Key, served: Served) {
-        if served == Served::Hit {
+    /// The row, which the cache did not have just before.
+    async fn get(&self, key: &Key) -> Result<Read, Failure> {
+        self.counted(key, self.shared.tiers.get(key).await)
+    }
+
+    /// Counts it as a hit if the row came into the cache after the first look.
+    fn counted(&self, key: &Key, read: Result<Read, tiered::Error>) -> Result<Read, Failure> {
+        let read = read.map_err(|error| Failure::of_read(&error))?;
+        if read.served == Served::Hit {
             self.metrics.hits[self.shared.tiers.shard_of(key.as_bytes())].add(1);
         }
+        Ok(read)
     }
 }

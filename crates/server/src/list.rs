@@ -93,12 +93,10 @@ impl ListQuery {
         &self,
         tiers: &Tiers,
         reservation: &mut Reservation<&Budget>,
-        out: &mut DataWriter<'_, S>,
-    ) -> Result<Result<(), Failure>, End> {
-        let Entries { rows, prefixes, next, .. } = match self.entries(tiers, reservation).await {
-            Ok(entries) => entries,
-            Err(error) => return Ok(Err(Failure::of_read(&error))),
-        };
+        mut out: DataWriter<'_, S>,
+    ) -> Result<(), End> {
+        let entries = self.entries(tiers, reservation).await;
+        let Entries { rows, prefixes, next, .. } = entries.map_err(|error| Failure::of_read(&error))?;
         let next = next.map(|from| json::cursor(&from));
         out.link = next.as_ref().map(|cursor| self.link(cursor));
         let next = next.map_or(Value::Null, Value::from);
@@ -135,7 +133,7 @@ impl ListQuery {
             () => "]}\n".to_owned(),
         };
         out.push(end.as_bytes()).await?;
-        Ok(Ok(()))
+        out.finish().await
     }
 
     /// The page. Its rows are counted in `reservation`.

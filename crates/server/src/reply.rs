@@ -74,6 +74,16 @@ impl Request {
         }
     }
 
+    /// Whether its answer has no body.
+    pub(super) fn is_head(&self) -> bool {
+        self.method == Some(Method::Head)
+    }
+
+    /// Whether it changes nothing.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.method, Some(Method::Get | Method::Head))
+    }
+
     /// What the access log says of it, and when it began.
     pub(super) fn logged(&self) -> (Option<&Entry>, Instant) {
         (self.entry.as_deref(), self.started)
@@ -241,7 +251,7 @@ pub(super) fn write_page(
         _ => writer,
     };
     writer.end_with_length(body.len() as u64);
-    if request.method != Some(Method::Head) {
+    if !request.is_head() {
         output.extend_from_slice(body.as_bytes());
     }
 }
@@ -287,14 +297,17 @@ pub(super) fn write_events_head(output: &mut Vec<u8>, request: &Request) {
         .end();
 }
 
-/// Appends the answer to a request that failed; `id` is what the access log calls it.
+/// Appends the answer to a request that failed, which may be a HEAD; its status. The last is what the access log calls the request.
+pub(super) type WriteFailure = fn(&mut Vec<u8>, &Failure, Persistence<'_>, bool, Option<&str>) -> u16;
+
+/// The [`WriteFailure`] of the plain interface.
 pub(super) fn write_failure(
     output: &mut Vec<u8>,
     failure: &Failure,
     persistence: Persistence<'_>,
     is_head: bool,
     id: Option<&str>,
-) {
+) -> u16 {
     let body = failure.body();
     let writer = start(output, failure.status, persistence).lines(NO_CACHE);
     let writer = match id {
@@ -305,6 +318,7 @@ pub(super) fn write_failure(
     if !is_head {
         output.extend_from_slice(&body);
     }
+    failure.status
 }
 
 /// The mark of a read that may be older than what was acknowledged.

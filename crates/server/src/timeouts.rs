@@ -44,8 +44,8 @@ struct Wait {
     waker: RefCell<Option<Waker>>,
 }
 
-/// Why a connection ends before its peer wants to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a request is not performed, or a connection ends before its peer wants to.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The peer left, or the socket broke.
     Gone,
@@ -55,18 +55,27 @@ pub(super) enum End {
     Slow,
     /// The server drains and nothing is under way.
     Draining,
+    /// The request failed.
+    Failed(Box<Failure>),
 }
 
 impl End {
-    /// What the last answer says; `None`: nobody reads one.
-    pub(super) fn failure(self) -> Option<Failure> {
+    /// What is answered; `Err`: nobody reads that.
+    pub(super) fn failure(self) -> Result<Failure, End> {
         let failure = match self {
             End::Slow => Failure::new(408, "too_slow", "the request did not arrive in time"),
             // The peer may have closed only its own direction, and still read.
             End::Cut => Failure::new(400, "incomplete", "the connection ended in the middle of a request"),
-            End::Gone | End::Draining => return None,
+            End::Failed(failure) => return Ok(*failure),
+            End::Gone | End::Draining => return Err(self),
         };
-        Some(failure.not_applied().closing())
+        Ok(failure.not_applied().closing())
+    }
+}
+
+impl From<Failure> for End {
+    fn from(failure: Failure) -> End {
+        End::Failed(Box::new(failure))
     }
 }
 
@@ -144,7 +153,7 @@ impl ConnectionTimeout {
                     *waker = Some(cx.waker().clone());
                 }
             }
-            match wait.ended.get() {
+            match wait.ended.take() {
                 None => Poll::Pending,
                 Some(ended) => {
                     wait.clear();

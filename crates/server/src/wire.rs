@@ -7,7 +7,7 @@ use super::Worker;
 use super::access_log::Bytes;
 use super::budget::{Budget, Full, Reservation, UNCOUNTED_BYTES_MAX};
 use super::error::Failure;
-use super::reply::Request;
+use super::reply::{Request, WriteFailure};
 use super::timeouts::{ConnectionTimeout, End};
 use crate::tiered::Served;
 use bytes::{Buf, BytesMut};
@@ -141,18 +141,14 @@ impl<S: Stream> Wire<S> {
         request: &Request,
         limit: usize,
         reservation: &mut Reservation<&Budget>,
-    ) -> Result<Result<Vec<u8>, Failure>, End> {
-        let mut decoder = match Decoder::new(request.framing, limit as u64) {
-            Ok(decoder) => decoder,
-            Err(reject) => return Ok(Err(reject.into())),
-        };
+    ) -> Result<Vec<u8>, End> {
+        let mut decoder = Decoder::new(request.framing, limit as u64).map_err(Failure::from)?;
         let (announced, most) = match request.framing {
             Framing::Length(bytes) => (bytes as usize, bytes as usize),
             Framing::Chunked | Framing::UntilClose => (0, limit),
         };
-        if let Err(full) = reservation.raise(announced) {
-            return Ok(Err(Failure::from(full).not_applied()));
-        }
+        let refused = |full: Full| Failure::from(full).not_applied();
+        reservation.raise(announced).map_err(refused)?;
         let mut body = Vec::new();
         if request.expects_continue && !decoder.is_done() && self.input.is_empty() {
             response::write(&mut self.output, 100).end();
@@ -164,18 +160,13 @@ impl<S: Stream> Wire<S> {
         };
         let (mut since, mut enough) = (Instant::now(), window_bytes(announced));
         while !decoder.is_done() {
-            let step = match decoder.decode(&self.input) {
-                Ok(step) => step,
-                Err(reject) => return Ok(Err(reject.into())),
-            };
+            let step = decoder.decode(&self.input).map_err(Failure::from)?;
             let needed = body.len() + step.data.len();
             if needed > body.capacity() {
                 // At once for a small body.
                 let capacity =
                     needed.max(2 * body.capacity()).max(announced.min(UNCOUNTED_BYTES_MAX)).min(most);
-                if let Err(full) = reservation.raise(capacity) {
-                    return Ok(Err(Failure::from(full).not_applied()));
-                }
+                reservation.raise(capacity).map_err(refused)?;
                 body.reserve_exact(capacity - body.len());
             }
             body.extend_from_slice(&self.input[step.data.clone()]);
@@ -188,24 +179,24 @@ impl<S: Stream> Wire<S> {
                     let window_bytes = window_bytes(announced.max(body.len()));
                     (since, enough) = (Instant::now(), body.len() + window_bytes);
                 }
-                if let Err(end) = self.fill(since + head_timeout, false).await {
-                    // What there is to be said is the answer to this request.
-                    return end.failure().map(Err).ok_or(end);
-                }
+                self.fill(since + head_timeout, false).await?;
             }
         }
-        Ok(Ok(body))
+        Ok(body)
     }
 
     /// Reads the body of a request that is refused, before the next head can be read; `false`: the connection has to end. A body
     /// that is announced, not sent, or large, is not worth waiting for.
-    pub(super) async fn drop_body(&mut self, request: &Request) -> Result<bool, End> {
+    async fn drop_body(&mut self, request: &Request) -> Result<bool, End> {
         match request.framing {
             Framing::Length(0) => Ok(true),
             Framing::Length(bytes) if bytes <= UNUSED_BODY_BYTES_MAX as u64 && !request.expects_continue => {
                 let worker = Rc::clone(&self.worker);
                 let mut reservation = worker.shared.budget.reservation();
-                Ok(self.read_body(request, UNUSED_BODY_BYTES_MAX, &mut reservation).await?.is_ok())
+                match self.read_body(request, UNUSED_BODY_BYTES_MAX, &mut reservation).await {
+                    Ok(_) => Ok(true),
+                    Err(error) => error.failure().map(|_| false),
+                }
             }
             _ => Ok(false),
         }
@@ -333,6 +324,47 @@ impl<S: Stream> Wire<S> {
     /// Who is at the other end, where requests are logged.
     pub(super) fn client(&self) -> Option<&str> {
         self.client.as_deref()
+    }
+
+    /// Answers a request that failed, as its API writes that; whether the connection goes on.
+    pub(super) fn answer_failure(
+        &mut self,
+        write: WriteFailure,
+        request: &Request,
+        failure: &Failure,
+    ) -> bool {
+        let keep_alive = request.keep_alive && !failure.closes;
+        let persistence = if keep_alive { request.persistence() } else { request.closing() };
+        let status = write(&mut self.output, failure, persistence, request.is_head(), request.id());
+        self.answered(request, status, None, Some(failure));
+        keep_alive
+    }
+
+    /// The same before the body of the request was read.
+    pub(super) async fn refuse(
+        &mut self,
+        write: WriteFailure,
+        request: &Request,
+        mut failure: Failure,
+    ) -> Result<bool, End> {
+        failure.closes = failure.closes || !self.drop_body(request).await?;
+        Ok(self.answer_failure(write, request, &failure))
+    }
+
+    /// Closes a connection that `ended` so, after an answer that says why if somebody may read it.
+    pub(super) async fn end(mut self, write: WriteFailure, ended: Result<(), End>) {
+        let Some(Ok(failure)) = ended.err().map(End::failure) else { return };
+        let request = Request::unparsed(&self.input, self.arrived);
+        self.answer_failure(write, &request, &failure);
+        // The peer may have left.
+        let _ = self.close().await;
+    }
+
+    /// Closes the connection after its last answer.
+    pub(super) async fn close(&mut self) -> Result<(), End> {
+        self.flush().await?;
+        self.linger().await;
+        Ok(())
     }
 
     /// The bytes up to where the input is used up and the output is written.

@@ -46,12 +46,11 @@ impl<S: Stream> Connection<S> {
         let status = match self.serve().await {
             Err(End::Slow) => 408,
             Err(End::Cut) => 400,
-            Ok(()) | Err(End::Gone | End::Draining) => return,
+            Ok(()) | Err(End::Gone | End::Draining | End::Failed(_)) => return,
         };
         self.answer(&Request::unparsed(&self.wire.input, Instant::now()), &Reply::empty(status));
-        if self.wire.flush().await.is_ok() {
-            self.wire.linger().await;
-        }
+        // The peer may have left.
+        let _ = self.wire.close().await;
     }
 
     async fn serve(&mut self) -> Result<(), End> {
@@ -66,9 +65,7 @@ impl<S: Stream> Connection<S> {
                 Err(reply) => self.answer(&request, &reply),
             };
             if !keep_alive {
-                self.wire.flush().await?;
-                self.wire.linger().await;
-                return Ok(());
+                return self.wire.close().await;
             }
         }
     }
@@ -142,9 +139,10 @@ impl<S: Stream> Connection<S> {
         };
         let worker = Rc::clone(&self.wire.worker);
         let mut reservation = worker.shared.budget.reservation();
-        call.body = match self.wire.read_body(&request, limit, &mut reservation).await? {
+        call.body = match self.wire.read_body(&request, limit, &mut reservation).await {
             Ok(body) => body,
-            Err(failure) => {
+            Err(error) => {
+                let failure = error.failure()?;
                 // The rest of the body would be taken for a request.
                 let status = if matches!(failure.status, 408 | 413 | 503) { failure.status } else { 400 };
                 return Ok(self.answer(&Request { keep_alive: false, ..request }, &Reply::empty(status)));
@@ -166,8 +164,7 @@ impl<S: Stream> Connection<S> {
         let fails = api.failure_closes && reply.status >= 400;
         let keep_alive =
             request.keep_alive && !worker.is_draining() && self.answered < REQUESTS_MAX && !fails;
-        let is_head = request.method == Some(Method::Head);
-        reply.write(&mut self.wire.output, api, keep_alive, is_head);
+        reply.write(&mut self.wire.output, api, keep_alive, request.is_head());
         self.wire.answered(request, reply.status, None, None);
         keep_alive
     }

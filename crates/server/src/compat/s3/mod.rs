@@ -25,7 +25,7 @@ use crate::tls::Tls;
 use crate::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
 use answer::Answer;
 use bytes::Buf;
-use http1::request::{self as head, Method};
+use http1::request as head;
 use http1::{Limits, Slots};
 use kv::Key;
 use request::{Asked, Operation};
@@ -74,12 +74,8 @@ impl<S: Stream> Connection<S> {
     }
 
     pub(super) async fn run(mut self) {
-        let Some(failure) = self.serve().await.err().and_then(End::failure) else { return };
-        let request = Request::unparsed(&self.wire.input, self.wire.arrived);
-        self.answer_failure(&request, &failure);
-        if self.wire.flush().await.is_ok() {
-            self.wire.linger().await;
-        }
+        let ended = self.serve().await;
+        self.wire.end(write_failure, ended).await;
     }
 
     async fn serve(&mut self) -> Result<(), End> {
@@ -94,9 +90,7 @@ impl<S: Stream> Connection<S> {
                 Err(failure) => self.refuse(&request, failure).await?,
             };
             if !keep_alive {
-                self.wire.flush().await?;
-                self.wire.linger().await;
-                return Ok(());
+                return self.wire.close().await;
             }
             if self.wire.output.len() >= OUTPUT_BYTES_MAX {
                 self.wire.flush().await?;
@@ -145,9 +139,9 @@ impl<S: Stream> Connection<S> {
         };
         // Until the answer: also while the value waits for the store.
         let mut reservation = worker.shared.budget.reservation();
-        let body = match self.wire.read_body(&request, limit, &mut reservation).await? {
+        let body = match self.wire.read_body(&request, limit, &mut reservation).await {
             Ok(body) => body,
-            Err(failure) => return self.refuse(&request, failure.closing()).await,
+            Err(error) => return self.refuse(&request, error.failure()?.closing()).await,
         };
         // Earlier answers need not wait for the store.
         self.wire.flush().await?;
@@ -231,19 +225,12 @@ impl<S: Stream> Connection<S> {
 
     /// Answers a refused request; whether the connection goes on.
     async fn refuse(&mut self, request: &Request, failure: Failure) -> Result<bool, End> {
-        let is_read = matches!(request.method, Some(Method::Get | Method::Head));
-        let mut failure = if is_read { failure } else { failure.not_applied() };
-        failure.closes = failure.closes || !self.wire.drop_body(request).await?;
-        Ok(self.answer_failure(request, &failure))
+        let failure = if request.is_read() { failure } else { failure.not_applied() };
+        self.wire.refuse(write_failure, request, failure).await
     }
 
     fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
-        let keep_alive = request.keep_alive && !failure.closes;
-        let persistence = if keep_alive { request.persistence() } else { request.closing() };
-        let is_head = request.method == Some(Method::Head);
-        let status = write_failure(&mut self.wire.output, failure, persistence, is_head, request.id());
-        self.wire.answered(request, status, None, Some(failure));
-        keep_alive
+        self.wire.answer_failure(write_failure, request, failure)
     }
 
     async fn send(&mut self, request: &Request, answer: Answer) -> Result<bool, End> {
@@ -253,7 +240,7 @@ impl<S: Stream> Connection<S> {
             Err(failure) => return Ok(self.answer_failure(request, &failure)),
         };
         let mut sent = Ok(());
-        if request.method != Some(Method::Head) {
+        if !request.is_head() {
             let body = answer.body();
             match self.wire.push_value(head_at, &body[part], body.len()).await {
                 Ok(pushed) => sent = pushed,
