@@ -1,6 +1,6 @@
 //! Accepting connections in a worker: welcoming them, refusing those that are too many, until the server drains.
 
-use super::compat;
+use super::compat::{self, S3Connection};
 use super::connection::Connection;
 use super::error::Failure;
 use super::listen::{Acceptor, Stream};
@@ -128,23 +128,28 @@ async fn serve_tls(worker: Rc<Worker>, stream: TcpStream, tls: Arc<Tls>, interfa
 async fn serve_connection(worker: Rc<Worker>, stream: impl wire::Stream, interface: Interface) {
     match interface {
         Interface::Plain(state) => Connection::new(stream, worker, state).run().await,
-        Interface::Compat(state) => compat::serve(stream, worker, state).await,
+        Interface::Compat(state) => compat::Connection::new(stream, worker, state).run().await,
+        Interface::S3(state) => S3Connection::new(stream, worker, state).run().await,
     }
 }
 
 /// Answers 503 to one connection too many, if it speaks plain HTTP, and closes it.
 fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
+    // A handshake would take what the limit is to save.
+    if interface.tls().is_some() {
+        return;
+    }
     let mut refusal = Vec::new();
+    let failure = Failure::new(503, "too_many_connections", "too many connections are open").not_applied();
     match interface {
-        // A handshake would take what the limit is to save.
-        _ if interface.tls().is_some() => return,
         Interface::Plain(_) => {
-            let failure = Failure::new(503, "too_many_connections", "too many connections are open")
-                .not_applied()
-                .with("Retry-After", "1");
+            let failure = failure.with("Retry-After", "1");
             reply::write_failure(&mut refusal, &failure, Persistence::CLOSE, false, None);
         }
-        Interface::Compat(state) => state.refuse_connection(&mut refusal),
+        Interface::Compat(_) => compat::refuse_connection(&mut refusal),
+        Interface::S3(_) => {
+            compat::write_failure(&mut refusal, &failure, Persistence::CLOSE, false, None);
+        }
     }
     // A fresh socket takes this much without waiting; if not, closing says enough.
     let _ = match &stream {

@@ -144,21 +144,25 @@ pub struct Options {
 
 impl Options {
     /// Whether there are files that are read again.
-    fn has_files(&self) -> bool {
+    pub fn has_files(&self) -> bool {
         self.tls.is_some() || self.tokens.is_some() || self.s3_credentials.is_some()
+    }
+
+    /// What is where.
+    fn places(&self) -> impl Iterator<Item = (Place, &Listen)> {
+        let values = self.listen.iter().map(|at| (Place::Values, at));
+        let compat = self.compat.iter().map(|CompatListener { api, listen }| (Place::Compat(api), listen));
+        let operations = self.ops_listen.iter().map(|at| (Place::Operations, at));
+        values.chain(compat).chain(operations)
     }
 }
 
 /// A running server.
 pub struct Server {
     /// Where it listens.
-    pub addresses: Vec<Address>,
+    pub addresses: Vec<(Place, Address)>,
     /// The most connections that are open at once.
     pub connections: usize,
-    /// Where its pages are, if they have addresses of their own.
-    pub operations: Vec<Address>,
-    /// Its compatibility APIs by name, and where they listen.
-    pub compat: Vec<(&'static str, Address)>,
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     /// Asks for files to be read again; dropped when the server ends.
@@ -167,16 +171,20 @@ pub struct Server {
     _socket_files: Vec<SocketFile>,
 }
 
-/// Sockets bound to the addresses of a server, one per worker each. They do not listen yet: what is wrong with an address is
-/// known before a store is acquired, and clients that come too early are refused.
-pub struct Sockets {
-    /// Of the plain interface, by [`Options::listen`].
-    plain: Vec<Vec<Bound>>,
-    /// By [`Options::ops_listen`].
-    operations: Vec<Vec<Bound>>,
-    /// By [`Options::compat`].
-    compat: Vec<Vec<Bound>>,
+/// What is at an address of a server.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// The plain interface.
+    Values,
+    /// A compatibility API.
+    Compat(&'static CompatApi),
+    /// Pages about the server, if they have addresses of their own.
+    Operations,
 }
+
+/// Sockets bound to the addresses of a server, one per worker each, by [`Options::places`]. They do not listen yet: what is wrong with
+/// an address is known before a store is acquired, and clients that come too early are refused.
+pub struct Sockets(Vec<Vec<Bound>>);
 
 /// What all workers share.
 struct Shared {
@@ -213,14 +221,42 @@ struct Listener {
 enum Interface {
     Plain(Arc<PlainState>),
     Compat(Arc<CompatState>),
+    S3(Arc<S3State>),
 }
 
 impl Interface {
+    /// What `place` is at an `address` that was bound for `at`.
+    fn of(place: Place, at: &Listen, address: &Address, options: &Options, tiers: &Tiers) -> Interface {
+        let hosts = Hosts::of(address, at.name(), &options.hosts);
+        let tls = options.tls.clone().filter(|_| matches!(address, Address::Tcp(_)));
+        match (place, &options.s3_credentials) {
+            (Place::Compat(api), Some(credentials)) if api.is_s3 => {
+                Interface::S3(Arc::new(S3State::new(Arc::clone(credentials), tls, hosts, tiers)))
+            }
+            (Place::Compat(api), _) => {
+                Interface::Compat(Arc::new(CompatState::new(api, options.cache_entries, hosts)))
+            }
+            (Place::Values | Place::Operations, _) => {
+                let routes = match place {
+                    Place::Operations => Routes::Operations,
+                    _ if options.ops_listen.is_empty() => Routes::All,
+                    _ => Routes::Data,
+                };
+                let is_open = routes == Routes::Operations && address.is_local();
+                let tokens = options.tokens.clone().filter(|_| !is_open);
+                let is_restricted = tokens.is_some() || routes != Routes::All;
+                let tls = tls.filter(|_| !is_open);
+                Interface::Plain(Arc::new(PlainState { hosts, tls, routes, tokens, is_restricted }))
+            }
+        }
+    }
+
     /// What it speaks, if not plain HTTP.
     fn tls(&self) -> Option<&Arc<Tls>> {
         match self {
             Interface::Plain(state) => state.tls.as_ref(),
-            Interface::Compat(state) => state.tls(),
+            Interface::Compat(_) => None,
+            Interface::S3(state) => state.tls.as_ref(),
         }
     }
 }
@@ -251,11 +287,12 @@ struct Worker {
 impl Sockets {
     /// Binds them to the addresses of `options`. What was `passed` for one of them is taken instead; the others stay there.
     pub fn bind(options: &Options, passed: &mut Vec<PassedSocket>) -> io::Result<Sockets> {
-        let mut bind = |listen| listen::bind(listen, options.workers.max(1), passed);
-        let plain = options.listen.iter().map(&mut bind).collect::<io::Result<_>>()?;
-        let operations = options.ops_listen.iter().map(&mut bind).collect::<io::Result<_>>()?;
-        let compat = options.compat.iter().map(|at| bind(&at.listen)).collect::<io::Result<_>>()?;
-        Ok(Sockets { plain, operations, compat })
+        let workers = options.workers.max(1);
+        options
+            .places()
+            .map(|(_, at)| listen::bind(at, workers, passed))
+            .collect::<io::Result<_>>()
+            .map(Sockets)
     }
 }
 
@@ -265,41 +302,16 @@ impl Server {
         debug_assert!(options.value_bytes <= VALUE_BYTES_MAX);
         let workers = options.workers.max(1);
         let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-        let (mut addresses, mut operations) = (Vec::new(), Vec::new());
-        let (mut compat, mut socket_files) = (Vec::new(), Vec::new());
-        let mut listen = |bound: Bound, interface: &Interface| {
-            bound.listen()?;
-            for (listeners, socket) in listeners.iter_mut().zip(bound.sockets) {
-                listeners.push(Listener { socket, interface: interface.clone() });
-            }
-            socket_files.extend(bound.file);
-            io::Result::Ok(bound.address)
-        };
-        let plain = |at: &Listen, address: &Address, routes| {
-            Interface::Plain(Arc::new(PlainState::new(&options, at, address, routes)))
-        };
-        let routes = if options.ops_listen.is_empty() { Routes::All } else { Routes::Data };
-        for (at, bound) in options.listen.iter().zip(sockets.plain) {
+        let (mut addresses, mut socket_files) = (Vec::new(), Vec::new());
+        for ((place, at), bound) in options.places().zip(sockets.0) {
             for bound in bound {
-                let interface = plain(at, &bound.address, routes);
-                addresses.push(listen(bound, &interface)?);
-            }
-        }
-        for (at, bound) in options.ops_listen.iter().zip(sockets.operations) {
-            for bound in bound {
-                let interface = plain(at, &bound.address, Routes::Operations);
-                operations.push(listen(bound, &interface)?);
-            }
-        }
-        for (CompatListener { api, listen: at }, bound) in options.compat.iter().zip(sockets.compat) {
-            for bound in bound {
-                let hosts = Hosts::of(&bound.address, at.name(), &options.hosts);
-                let s3 = options.s3_credentials.clone().filter(|_| api.is_s3).map(|credentials| {
-                    let tls = options.tls.clone().filter(|_| matches!(bound.address, Address::Tcp(_)));
-                    Arc::new(S3State::new(credentials, tls, &tiers))
-                });
-                let state = Arc::new(CompatState::new(api, options.cache_entries, hosts, s3));
-                compat.push((api.name, listen(bound, &Interface::Compat(state))?));
+                let interface = Interface::of(place, at, &bound.address, &options, &tiers);
+                bound.listen()?;
+                for (listeners, socket) in listeners.iter_mut().zip(bound.sockets) {
+                    listeners.push(Listener { socket, interface: interface.clone() });
+                }
+                socket_files.extend(bound.file);
+                addresses.push((place, bound.address));
             }
         }
         // After listening: a port that is taken is all there is to say then.
@@ -348,16 +360,7 @@ impl Server {
             failure.recv().map_or(Ok(()), Err)?;
         }
         let reload = reload::start(&shared.options)?;
-        Ok(Server {
-            addresses,
-            connections,
-            operations,
-            compat,
-            shared,
-            workers,
-            reload,
-            _socket_files: socket_files,
-        })
+        Ok(Server { addresses, connections, shared, workers, reload, _socket_files: socket_files })
     }
 
     /// Reads the files of certificates, tokens and credentials again, now; false if there are none.
@@ -383,17 +386,6 @@ impl Server {
         for worker in self.workers {
             let _ = worker.join();
         }
-    }
-}
-
-impl PlainState {
-    fn new(options: &Options, at: &Listen, address: &Address, routes: Routes) -> PlainState {
-        let hosts = Hosts::of(address, at.name(), &options.hosts);
-        let is_open = routes == Routes::Operations && address.is_local();
-        let tls = options.tls.clone().filter(|_| !is_open && matches!(address, Address::Tcp(_)));
-        let tokens = options.tokens.clone().filter(|_| !is_open);
-        let is_restricted = tokens.is_some() || routes != Routes::All;
-        PlainState { hosts, tls, routes, tokens, is_restricted }
     }
 }
 

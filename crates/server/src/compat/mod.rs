@@ -14,25 +14,20 @@ mod rpc;
 mod s3;
 mod statistics;
 
+pub(super) use connection::Connection;
+pub(super) use reply::refuse_connection;
 pub use s3::S3Credentials;
-pub(super) use s3::S3State;
 #[cfg(feature = "test-support")]
 pub use s3::fuzz;
+pub(super) use s3::{S3Connection, S3State, write_failure};
 
-use crate::Worker;
-use crate::error::Failure;
 use crate::hosts::Hosts;
 use crate::listen::Listen;
-use crate::reply::Persistence;
-use crate::tls::Tls;
-use crate::wire::Stream;
 use call::Call;
 use parking_lot::Mutex;
 use reply::Reply;
 use statistics::{Counts, HashCache};
 use std::pin::Pin;
-use std::rc::Rc;
-use std::sync::Arc;
 
 /// A compatibility API by name.
 #[derive(Debug)]
@@ -105,8 +100,6 @@ pub(super) struct CompatState {
     hosts: Option<Hosts>,
     /// Most rows the cache may hold, for the API that reports it.
     cache_entries_max: usize,
-    /// Where it is `s3`.
-    s3: Option<Arc<S3State>>,
 }
 
 impl CompatState {
@@ -114,32 +107,7 @@ impl CompatState {
         api: &'static CompatApi,
         cache_entries_max: usize,
         hosts: Option<Hosts>,
-        s3: Option<Arc<S3State>>,
     ) -> CompatState {
-        CompatState { api, counts: Mutex::default(), hashes: Mutex::default(), hosts, cache_entries_max, s3 }
-    }
-
-    /// What it speaks, if not plain HTTP.
-    pub(super) fn tls(&self) -> Option<&Arc<Tls>> {
-        self.s3.as_ref()?.tls.as_ref()
-    }
-
-    /// The answer to a connection too many.
-    pub(super) fn refuse_connection(&self, output: &mut Vec<u8>) {
-        if self.s3.is_some() {
-            let failure =
-                Failure::new(503, "too_many_connections", "too many connections are open").not_applied();
-            s3::write_failure(output, &failure, Persistence::CLOSE, false, None);
-        } else {
-            reply::refuse_connection(output);
-        }
-    }
-}
-
-/// Serves a connection.
-pub(super) async fn serve(stream: impl Stream, worker: Rc<Worker>, state: Arc<CompatState>) {
-    match state.s3.clone() {
-        Some(s3) => s3::Connection::new(stream, worker, state, s3).run().await,
-        None => connection::Connection::new(stream, worker, state).run().await,
+        CompatState { api, counts: Mutex::default(), hashes: Mutex::default(), hosts, cache_entries_max }
     }
 }

@@ -17,6 +17,7 @@ pub use credentials::S3Credentials;
 use crate::Worker;
 use crate::change::Change;
 use crate::error::Failure;
+use crate::hosts::Hosts;
 use crate::list;
 use crate::reply::Request;
 use crate::tiered::{Tiers, WriteError};
@@ -35,45 +36,46 @@ use std::time::SystemTime;
 use store::Status;
 use times::Times;
 
-pub(super) use answer::write_failure;
+pub(crate) use answer::write_failure;
 
 /// What the workers share of the API.
 pub(crate) struct S3State {
     credentials: Arc<S3Credentials>,
     pub(crate) tls: Option<Arc<Tls>>,
+    /// Those that its listener answers for.
+    hosts: Option<Hosts>,
     times: Times,
     started: SystemTime,
 }
 
 impl S3State {
-    pub(crate) fn new(credentials: Arc<S3Credentials>, tls: Option<Arc<Tls>>, tiers: &Tiers) -> S3State {
+    pub(crate) fn new(
+        credentials: Arc<S3Credentials>,
+        tls: Option<Arc<Tls>>,
+        hosts: Option<Hosts>,
+        tiers: &Tiers,
+    ) -> S3State {
         let started = SystemTime::now();
         let epochs = tiers.shards.iter().map(|tier| match tier.store().status() {
             Status::Up(epoch) => epoch,
             _ => 0,
         });
-        S3State { credentials, tls, times: Times::new(epochs, started), started }
+        S3State { credentials, tls, hosts, times: Times::new(epochs, started), started }
     }
 }
 
-pub(super) struct Connection<S> {
+pub(crate) struct S3Connection<S> {
     wire: Wire<S>,
-    state: Arc<super::CompatState>,
-    s3: Arc<S3State>,
+    state: Arc<S3State>,
 }
 
-impl<S: Stream> Connection<S> {
-    pub(super) fn new(
-        stream: S,
-        worker: Rc<Worker>,
-        state: Arc<super::CompatState>,
-        s3: Arc<S3State>,
-    ) -> Connection<S> {
+impl<S: Stream> S3Connection<S> {
+    pub(crate) fn new(stream: S, worker: Rc<Worker>, state: Arc<S3State>) -> S3Connection<S> {
         let idle = worker.shared.options.idle_timeout;
-        Connection { wire: Wire::new(stream, worker, idle), state, s3 }
+        S3Connection { wire: Wire::new(stream, worker, idle), state }
     }
 
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let ended = self.serve().await;
         self.wire.end(write_failure, ended).await;
     }
@@ -115,7 +117,7 @@ impl<S: Stream> Connection<S> {
         request.keep_alive &= !self.wire.worker.is_draining();
         request.entry = self.wire.worker.entry(&head, self.wire.bytes());
         let admitted = self.state.hosts.as_ref().map_or(Ok(()), |hosts| hosts.admit(&head));
-        let table = self.s3.credentials.0.current();
+        let table = self.state.credentials.0.current();
         let asked = admitted.and_then(|()| request::asked(&head, &table, SystemTime::now()));
         let head_bytes = head.bytes;
         self.wire.input.advance(head_bytes);
@@ -147,7 +149,7 @@ impl<S: Stream> Connection<S> {
         self.wire.flush().await?;
         let is_write = operation.is_write();
         // The file may have changed while the body was sent.
-        let checked = match self.s3.credentials.0.current().current(&credential) {
+        let checked = match self.state.credentials.0.current().current(&credential) {
             Some(credential) => operation.check(credential),
             None => Err(signature::unknown_access_key()),
         };
@@ -165,12 +167,12 @@ impl<S: Stream> Connection<S> {
     async fn answer(&self, operation: Operation, value: Vec<u8>) -> Result<Answer, Failure> {
         let worker = &self.wire.worker;
         let tiers = &worker.shared.tiers;
-        let bucket = || self.s3.credentials.0.current().bucket.clone();
+        let bucket = || self.state.credentials.0.current().bucket.clone();
         if let Operation::Get(key, _) | Operation::Write(key, ..) = &operation {
             worker.metrics.prefixes.count(key.as_bytes());
         }
         match operation {
-            Operation::ListBuckets => Ok(Answer::Xml(answer::buckets(&bucket(), self.s3.started))),
+            Operation::ListBuckets => Ok(Answer::Xml(answer::buckets(&bucket(), self.state.started))),
             Operation::HeadBucket => Ok(Answer::Empty { status: 200, etag: None }),
             Operation::Location => Ok(Answer::Xml(answer::location())),
             Operation::CreateBucket => {
@@ -188,7 +190,7 @@ impl<S: Stream> Connection<S> {
                         .map_err(|error| Failure::of_read(&error))?,
                 };
                 let now = SystemTime::now();
-                let seen = |key: &[u8], version| self.s3.times.of(tiers.shard_of(key), version, now);
+                let seen = |key: &[u8], version| self.state.times.of(tiers.shard_of(key), version, now);
                 answer::list(&bucket(), &list, &page, seen).map(Answer::Xml)
             }
             Operation::Get(key, condition) => {
@@ -220,7 +222,7 @@ impl<S: Stream> Connection<S> {
 
     fn modified(&self, key: &Key, version: kv::Version) -> SystemTime {
         let shard = self.wire.worker.shared.tiers.shard_of(key.as_bytes());
-        self.s3.times.of(shard, version, SystemTime::now())
+        self.state.times.of(shard, version, SystemTime::now())
     }
 
     /// Answers a refused request; whether the connection goes on.

@@ -16,7 +16,7 @@ use kv::Error;
 use kv::units::Size;
 use plan::{OTHER_SCHEMES, Plan, plan};
 use server::tiered::{Replica, Shard, Tiers};
-use server::{Address, CONNECTION_BYTES_MAX, PassedSocket, Server, Sockets};
+use server::{Address, CONNECTION_BYTES_MAX, PassedSocket, Place, Server, Sockets};
 use service::Manager;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -82,17 +82,18 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
             signals.close();
         });
     }
-    for address in &server.addresses {
-        say(format_args!("{} {address}", kv::proto::LISTENING));
-    }
-    for (name, address) in &server.compat {
-        say(format_args!("{} {name} {address}", kv::proto::COMPAT));
-    }
-    for address in &server.operations {
-        say(format_args!("{} {address}", kv::proto::OPERATIONS));
+    let mut addresses = Vec::new();
+    for (place, address) in &server.addresses {
+        match place {
+            Place::Values => {
+                say(format_args!("{} {address}", kv::proto::LISTENING));
+                addresses.push(place_of_values(plan, address));
+            }
+            Place::Compat(api) => say(format_args!("{} {} {address}", kv::proto::COMPAT, api.name)),
+            Place::Operations => say(format_args!("{} {address}", kv::proto::OPERATIONS)),
+        }
     }
     let stores: Vec<String> = plan.store_urls.iter().map(|url| store::redacted(url)).collect();
-    let addresses: Vec<String> = server.addresses.iter().map(|at| place_of_values(plan, at)).collect();
     log::info!("store {}; values at {}; Ctrl-C ends", stores.join(" + "), addresses.join(", "));
     let [budget, each] = [plan.memory_budget, CONNECTION_BYTES_MAX].map(|bytes| Size(bytes as u64));
     let cache = plan.args.cache_bytes;
