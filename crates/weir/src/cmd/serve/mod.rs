@@ -35,7 +35,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let passed = service::passed_sockets()?;
     let plan = plan(args)?;
     logger::start()?;
-    let (log, path) = (plan.access_log.as_ref(), plan.args.access_log.as_ref());
+    let (log, path) = (plan.options.access_log.as_ref(), plan.args.access_log.as_ref());
     let writer = log.zip(path).map(|(log, path)| access_log::start(log, path)).transpose()?;
     let served = serve(&plan, passed);
     if let Some(writer) = writer {
@@ -52,7 +52,7 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
             .hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
     };
     // Before the stores are acquired: each lease costs an epoch.
-    let sockets = Sockets::bind(&plan.options(), &mut passed).map_err(taken)?;
+    let sockets = Sockets::bind(&plan.options, &mut passed).map_err(taken)?;
     if let Some(socket) = passed.first() {
         let what =
             format!("the service manager passed a socket at {}, which is not in use", socket.address());
@@ -60,18 +60,17 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     }
     // Before the stores, which may take long: SIGHUP does not end the server then either, and anything else does at once.
     let ends_at_once = Arc::new(AtomicBool::new(true));
-    let reads_again = plan.tls.is_some() || plan.tokens.is_some() || plan.s3_credentials.is_some();
-    let mut signals = end_signals(&ends_at_once, reads_again || manager.is_there())?;
+    let mut signals = end_signals(&ends_at_once, plan.options.has_files() || manager.is_there())?;
     manager.tell("STATUS=opening the store");
     let tiers = start_tiers(plan).map_err(|error| store_failure(&error))?;
     if plan.args.acknowledge_early {
         log::warn!("writes are acknowledged before they are committed; they can be lost");
     }
-    let faults = plan.faults.as_ref().map(|faults| faults.base().words()).unwrap_or_default();
+    let faults = plan.options.faults.as_ref().map(|faults| faults.base().words()).unwrap_or_default();
     if !faults.is_empty() {
         log::warn!("injected faults: {}", faults.join(", "));
     }
-    let server = Server::start(plan.options(), sockets, tiers).map_err(taken)?;
+    let server = Server::start(plan.options.clone(), sockets, tiers).map_err(taken)?;
     // Before the address is printed: its reader may end the server at once.
     ends_at_once.store(false, Relaxed);
     if plan.args.until_stdin_ends {
@@ -95,7 +94,7 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     }
     let stores: Vec<String> = plan.store_urls.iter().map(|url| store::redacted(url)).collect();
     log::info!("store {}; values at {}; Ctrl-C ends", stores.join(" + "), addresses.join(", "));
-    let [budget, each] = [plan.memory_budget, CONNECTION_BYTES_MAX].map(|bytes| Size(bytes as u64));
+    let [budget, each] = [plan.options.memory_budget, CONNECTION_BYTES_MAX].map(|bytes| Size(bytes as u64));
     let cache = plan.args.cache_bytes;
     log::info!(
         "memory: up to {cache} for the cache, {budget} for request bodies and values on their way, {each} for each of \
@@ -122,7 +121,7 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
 /// Where values are, for people.
 fn place_of_values(plan: &Plan, address: &Address) -> String {
     match address {
-        Address::Tcp(address) if plan.tls.is_some() => format!("https://{address}/kv/KEY"),
+        Address::Tcp(address) if plan.options.tls.is_some() => format!("https://{address}/kv/KEY"),
         Address::Tcp(address) => format!("http://{address}/kv/KEY"),
         Address::Unix(_) => format!("{address} (curl --unix-socket PATH http://localhost/kv/KEY)"),
     }

@@ -17,12 +17,8 @@ use store::{self, Batching, EventLog, Scheme};
 pub(super) struct Plan {
     pub(super) args: Args,
     pub(super) store_urls: Vec<String>,
-    pub(super) memory_budget: usize,
-    pub(super) faults: Option<Arc<FaultInjector>>,
-    pub(super) tls: Option<Arc<Tls>>,
-    pub(super) access_log: Option<Arc<AccessLog>>,
-    pub(super) tokens: Option<Arc<Tokens>>,
-    pub(super) s3_credentials: Option<Arc<S3Credentials>>,
+    /// How the server serves.
+    pub(super) options: Options,
 }
 
 /// The caller's mistake, and what to do about it.
@@ -131,60 +127,48 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     };
     let tokens = args.tokens.as_deref().map(Tokens::new).transpose()?.map(Arc::new);
     let s3_credentials = args.s3_credentials.as_deref().map(S3Credentials::new).transpose()?.map(Arc::new);
-    // Every server with --lab has an injector, also without faults at the start.
-    let faults = lab.then(|| Arc::new(FaultInjector::new(faults)));
     let log = || Arc::new(AccessLog::new(args.access_log_sample, args.access_log_rate));
-    let access_log = args.access_log.is_some().then(log);
-    Ok(Plan { args, store_urls, memory_budget, faults, access_log, tls, tokens, s3_credentials })
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let options = Options {
+        listen: args.listen.clone(),
+        tls,
+        tokens,
+        ops_listen: args.ops_listen.clone(),
+        compat: args.compat.clone(),
+        s3_credentials,
+        stores: store_urls.iter().filter_map(|url| url.split(':').next()).map(str::to_owned).collect(),
+        asynchronous_failover: args.allow_asynchronous_failover,
+        hosts: args.host.clone(),
+        // Every server with --lab has an injector, also without faults at the start.
+        faults: lab.then(|| Arc::new(FaultInjector::new(faults))),
+        cache_entries: args.cache_entries,
+        workers: args.workers.unwrap_or_else(cores),
+        value_bytes: args.value_bytes,
+        memory_budget,
+        connections: args.connections,
+        access_log: args.access_log.is_some().then(log),
+        timing: args.timing,
+        drain: args.drain.0,
+        standby: args.standby,
+        idle_timeout: args.idle_timeout,
+        head_timeout: args.head_timeout,
+    };
+    Ok(Plan { args, store_urls, options })
 }
 
 impl Plan {
-    /// How the server serves.
-    pub(super) fn options(&self) -> Options {
-        let Plan { args, .. } = self;
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        Options {
-            listen: args.listen.clone(),
-            tls: self.tls.clone(),
-            tokens: self.tokens.clone(),
-            ops_listen: args.ops_listen.clone(),
-            compat: args.compat.clone(),
-            s3_credentials: self.s3_credentials.clone(),
-            stores: self
-                .store_urls
-                .iter()
-                .filter_map(|url| url.split(':').next())
-                .map(str::to_owned)
-                .collect(),
-            asynchronous_failover: args.allow_asynchronous_failover,
-            hosts: args.host.clone(),
-            faults: self.faults.clone(),
-            cache_entries: args.cache_entries,
-            workers: args.workers.unwrap_or_else(cores),
-            value_bytes: args.value_bytes,
-            memory_budget: self.memory_budget,
-            connections: args.connections,
-            access_log: self.access_log.clone(),
-            timing: args.timing,
-            drain: args.drain.0,
-            standby: args.standby,
-            idle_timeout: args.idle_timeout,
-            head_timeout: args.head_timeout,
-        }
-    }
-
     /// How each store is used.
     pub(super) fn store_config(&self) -> store::Config {
         store::Config {
             queue_requests: self.args.store_queue,
-            queue_bytes: self.memory_budget,
+            queue_bytes: self.options.memory_budget,
             // What has waited so long is refused, with time left to say so before the deadline makes it unknown.
             queue_wait_max: self.args.store_timeout / 2,
             lease_wait: self.args.lease_wait.0,
             is_standby: self.args.standby,
             batching: self.args.batching,
             acknowledge_early: self.args.acknowledge_early,
-            faults: self.faults.clone(),
+            faults: self.options.faults.clone(),
             event_log: self.args.event_log.map(|age| EventLog {
                 age,
                 bytes: usize::try_from(self.args.event_log_bytes.unwrap_or(EVENT_LOG_BYTES).0)
@@ -278,15 +262,15 @@ mod tests {
         )
         .unwrap();
         let plan = planned(&["--config", file.to_str().unwrap(), "--workers", "5"]).unwrap();
-        assert_eq!((plan.options().workers, plan.args.cache_entries), (5, 7));
+        assert_eq!((plan.options.workers, plan.args.cache_entries), (5, 7));
         assert_eq!(plan.store_urls, ["memory:"]);
-        assert_eq!(plan.options().value_bytes, 8 << 20);
+        assert_eq!(plan.options.value_bytes, 8 << 20);
         assert_eq!(
             plan.args.shadow_policies.iter().map(|row| row.name).collect::<Vec<_>>(),
             ["lru", "s3fifo"]
         );
         assert_eq!(plan.args.compat[0].api.name, "crud");
-        assert_eq!(plan.options().hosts, ["a.example", "[::2]"]);
+        assert_eq!(plan.options.hosts, ["a.example", "[::2]"]);
         let two = ["--compat", "root=127.0.0.1:1", "--compat", "rpc=[::1]:2"];
         let plan = planned(&[&["--config", file.to_str().unwrap()], &two[..]].concat()).unwrap();
         let names: Vec<&str> = plan.args.compat.iter().map(|at| at.api.name).collect();
@@ -364,7 +348,7 @@ mod tests {
             (&["--lab"], Some(vec![])),
             (&[], None),
         ] {
-            let faults = planned(flags).unwrap().faults;
+            let faults = planned(flags).unwrap().options.faults;
             assert_eq!(
                 faults.map(|faults| faults.base().words()),
                 expected.map(|words| words.into_iter().map(str::to_owned).collect()),
