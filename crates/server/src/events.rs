@@ -133,12 +133,11 @@ impl<S: Stream> Connection<S> {
         let worker = Rc::clone(&self.wire.worker);
         let prefix = query.prefix.clone();
         let tiers = &worker.shared.tiers;
-        let statuses = || tiers.shards.iter().map(|tier| tier.store().status());
         // What was before is known with the lease.
-        while statuses().any(|status| status == Status::Starting) && !worker.is_draining() {
+        while tiers.statuses().any(|status| status == Status::Starting) && !worker.is_draining() {
             self.wait(None, Instant::now() + Duration::from_millis(1)).await?;
         }
-        let owned = statuses().try_for_each(|status| status.epoch().map(|_| ()));
+        let owned = tiers.statuses().try_for_each(|status| status.epoch().map(|_| ()));
         let watches =
             owned.map_err(|error| Failure::of_read(&error)).and_then(|()| Watches::new(tiers, query));
         let mut watches = match watches {
@@ -169,10 +168,8 @@ impl<S: Stream> Connection<S> {
     async fn tell(&mut self, watches: &mut Watches, prefix: &[u8]) -> Result<(), End> {
         let worker = Rc::clone(&self.wire.worker);
         let started = worker.shared.metrics.started;
-        let is_owner = || {
-            let mut statuses = worker.shared.tiers.shards.iter().map(|tier| tier.store().status());
-            statuses.all(|status| matches!(status, Status::Up(_) | Status::Starting))
-        };
+        let is_owned = |status| matches!(status, Status::Up(_) | Status::Starting);
+        let is_owner = || worker.shared.tiers.statuses().all(is_owned);
         // Since it was seen that the store is not owned.
         let mut away = None;
         push_id(&mut self.wire.output, &watches.positions);

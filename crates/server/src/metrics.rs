@@ -351,9 +351,9 @@ fn brief_readiness(worker: &Worker) -> Answer {
 /// hosts and users.
 fn not_ready(tiers: &Tiers) -> Option<String> {
     let of = tiers.shards.len();
-    let away = tiers.shards.iter().enumerate().filter_map(|(index, tiered)| {
+    let away = tiers.statuses().enumerate().filter_map(|(index, status)| {
         let name = if of == 1 { "the store".to_owned() } else { format!("shard {} of {of}", index + 1) };
-        match tiered.store().status() {
+        match status {
             Status::Up(_) => None,
             Status::Starting => Some(format!("{name} is being acquired")),
             Status::Standby { .. } => {

@@ -148,6 +148,11 @@ impl Tiers {
         Ok(())
     }
 
+    /// How each store is.
+    pub fn statuses(&self) -> impl Iterator<Item = Status> {
+        self.shards.iter().map(|tier| tier.store().status())
+    }
+
     /// Hands the stores over to a server that stands by, as [`store::Batcher::hand_over`] says.
     pub fn hand_over(&self, most: Duration) {
         for tier in &self.shards {
