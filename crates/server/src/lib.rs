@@ -62,11 +62,12 @@ use hosts::Hosts;
 use http1::request::Head;
 use kv::faults::FaultInjector;
 use kv::{Key, Row, VALUE_BYTES_MAX};
-use listen::{Bound, Socket, SocketFile};
+use listen::{Bound, SocketFile};
 use metrics::{Metrics, WorkerMetrics};
 use parking_lot::Mutex;
 use pauses::Pauses;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -212,7 +213,7 @@ struct Shared {
 
 /// A listening socket, and what is served there.
 struct Listener {
-    socket: Socket,
+    socket: OwnedFd,
     interface: Interface,
 }
 

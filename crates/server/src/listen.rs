@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -114,31 +114,24 @@ impl FromStr for Listen {
 /// The sockets of one address, one for each worker.
 pub(super) struct Bound {
     pub(super) address: Address,
-    pub(super) sockets: Vec<Socket>,
+    pub(super) sockets: Vec<OwnedFd>,
     /// Of a Unix socket that was made here.
     pub(super) file: Option<SocketFile>,
     is_passed: bool,
-}
-
-/// A socket that connections are accepted from.
-#[derive(Debug)]
-pub(super) enum Socket {
-    Tcp(TcpListener),
-    Unix(UnixListener),
 }
 
 /// A listening socket that another process made, as a service manager does.
 #[derive(Debug)]
 pub struct PassedSocket {
     address: Address,
-    socket: Socket,
+    socket: OwnedFd,
 }
 
 impl PassedSocket {
     /// A socket of an IP address.
     pub fn tcp(socket: TcpListener) -> io::Result<PassedSocket> {
         socket.set_nonblocking(true)?;
-        Ok(PassedSocket { address: Address::Tcp(socket.local_addr()?), socket: Socket::Tcp(socket) })
+        Ok(PassedSocket { address: Address::Tcp(socket.local_addr()?), socket: socket.into() })
     }
 
     /// A socket with a path.
@@ -146,7 +139,7 @@ impl PassedSocket {
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
         let path = address.as_pathname().ok_or(io::ErrorKind::Unsupported)?;
-        Ok(PassedSocket { address: Address::Unix(path.to_owned()), socket: Socket::Unix(socket) })
+        Ok(PassedSocket { address: Address::Unix(path.to_owned()), socket: socket.into() })
     }
 
     /// Where it listens.
@@ -156,11 +149,7 @@ impl PassedSocket {
 
     /// All workers accept from it.
     fn share(self, workers: usize) -> io::Result<Bound> {
-        let copy = |_| match &self.socket {
-            Socket::Tcp(socket) => socket.try_clone().map(Socket::Tcp),
-            Socket::Unix(socket) => socket.try_clone().map(Socket::Unix),
-        };
-        let sockets = (0..workers).map(copy).collect::<io::Result<_>>()?;
+        let sockets = copies(&self.socket, workers)?;
         Ok(Bound { address: self.address, sockets, file: None, is_passed: true })
     }
 }
@@ -225,10 +214,7 @@ impl Bound {
                 let what = "another process took its place meanwhile";
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, what));
             }
-            self.sockets.iter().try_for_each(|socket| match socket {
-                Socket::Tcp(socket) => rustix::net::listen(socket, BACKLOG),
-                Socket::Unix(socket) => rustix::net::listen(socket, BACKLOG),
-            })?;
+            self.sockets.iter().try_for_each(|socket| rustix::net::listen(socket, BACKLOG))?;
             Ok(())
         };
         listen().map_err(|error| cannot_listen(&self.address, &error))
@@ -244,13 +230,13 @@ fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<Bound> {
     let alone = bind_tcp_once(address, false)?;
     let address = alone.local_addr()?;
     let sockets = match workers {
-        1 => vec![alone],
+        1 => vec![alone.into()],
         _ => {
             drop(alone);
-            (0..workers).map(|_| bind_tcp_once(address, true)).collect::<io::Result<_>>()?
+            let bind = |_| bind_tcp_once(address, true).map(OwnedFd::from);
+            (0..workers).map(bind).collect::<io::Result<_>>()?
         }
     };
-    let sockets = sockets.into_iter().map(Socket::Tcp).collect();
     Ok(Bound { address: Address::Tcp(address), sockets, file: None, is_passed: false })
 }
 
@@ -274,9 +260,13 @@ fn bind_unix(path: &Path, workers: usize) -> io::Result<Bound> {
     let file = SocketFile { path: path.to_owned(), id: identity(path)? };
     // Before it listens: until then nobody can connect.
     fs::set_permissions(path, fs::Permissions::from_mode(UNIX_MODE))?;
-    let copy = |_| Ok(Socket::Unix(socket.as_fd().try_clone_to_owned()?.into()));
-    let sockets = (0..workers).map(copy).collect::<io::Result<_>>()?;
+    let sockets = copies(&socket, workers)?;
     Ok(Bound { address: Address::Unix(path.to_owned()), sockets, file: Some(file), is_passed: false })
+}
+
+/// A socket for each worker; together they are one.
+fn copies(socket: &OwnedFd, workers: usize) -> io::Result<Vec<OwnedFd>> {
+    (0..workers).map(|_| socket.try_clone()).collect()
 }
 
 /// Removes a socket that nobody listens on.
@@ -315,10 +305,10 @@ pub(super) enum Acceptor {
 }
 
 impl Acceptor {
-    pub(super) fn new(socket: Socket) -> io::Result<Acceptor> {
-        Ok(match socket {
-            Socket::Tcp(socket) => Acceptor::Tcp(net::TcpListener::from_std(socket)?),
-            Socket::Unix(socket) => Acceptor::Unix(net::UnixListener::from_std(socket)?),
+    pub(super) fn new(socket: OwnedFd) -> io::Result<Acceptor> {
+        Ok(match rustix::net::getsockname(&socket)?.address_family() {
+            AddressFamily::UNIX => Acceptor::Unix(net::UnixListener::from_std(socket.into())?),
+            _ => Acceptor::Tcp(net::TcpListener::from_std(socket.into())?),
         })
     }
 
