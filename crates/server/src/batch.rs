@@ -315,7 +315,7 @@ async fn together(
     }
 }
 
-struct Answers<'c, S> {
+struct Answers<'c, S: Stream> {
     out: DataWriter<'c, S>,
     done: usize,
     failed: usize,

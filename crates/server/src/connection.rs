@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// Up to this a cached value is copied under the cache's lock, which costs less than to share its row: some 50 ns.
 const LOCKED_BYTES_MAX: usize = 2 << 10;
 
-pub(super) struct Connection<S> {
+pub(super) struct Connection<S: Stream> {
     pub(super) wire: Wire<S>,
     state: Arc<PlainState>,
     access: Access,

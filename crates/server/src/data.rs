@@ -13,7 +13,7 @@ const CHUNK_BYTES: usize = 32 << 10;
 /// So much of a value is made JSON at once. Whole groups of base64.
 const PIECE_BYTES: usize = 3 << 10;
 
-pub(super) struct DataWriter<'c, S> {
+pub(super) struct DataWriter<'c, S: Stream> {
     wire: &'c mut Wire<S>,
     request: &'c mut Request,
     content_type: &'static str,

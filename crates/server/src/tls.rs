@@ -120,7 +120,7 @@ fn unreadable(file: &Path, error: &pem::Error, hint: &str) -> Error {
 }
 
 /// A socket that sends one buffer as such: to gather buffers costs more, and there is nearly always one record.
-struct Socket(TcpStream);
+pub(super) struct Socket(TcpStream);
 
 impl AsyncRead for Socket {
     fn poll_read(
@@ -161,48 +161,22 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// A connection whose handshake is done. When it is dropped it says that nothing follows, if the socket takes that at once.
-pub(super) struct TlsConnection(Box<TlsStream<Socket>>);
+/// A connection whose handshake is done.
+pub(super) type TlsConnection = Box<TlsStream<Socket>>;
 
-impl Drop for TlsConnection {
-    fn drop(&mut self) {
-        let (socket, session) = self.0.get_mut();
+impl Stream for TlsConnection {
+    fn client(&self) -> String {
+        self.get_ref().0.0.client()
+    }
+
+    fn end(&mut self) {
+        let (socket, session) = self.get_mut();
         session.send_close_notify();
         let mut record = Vec::with_capacity(LAST_RECORD_BYTES_MAX);
         while session.wants_write() && session.write_tls(&mut record).is_ok() {}
         if !record.is_empty() {
             let _ = socket.0.try_write(&record);
         }
-    }
-}
-
-impl Stream for TlsConnection {
-    fn client(&self) -> String {
-        self.0.get_ref().0.0.client()
-    }
-}
-
-impl AsyncRead for TlsConnection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for TlsConnection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.0).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0).poll_shutdown(cx)
     }
 }
 
@@ -229,7 +203,7 @@ pub(super) async fn accept(worker: &Rc<Worker>, tls: &Tls, stream: TcpStream) ->
         Ok(Ok(stream)) => {
             let is_resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
             ended(worker, if is_resumed { Handshake::Resumed } else { Handshake::Full });
-            return Some(TlsConnection(Box::new(stream)));
+            return Some(Box::new(stream));
         }
         Ok(Err(error)) => failed(worker, &error),
         Err(End::Draining) => {}
@@ -250,13 +224,13 @@ fn failed(worker: &Worker, error: &dyn std::fmt::Display) {
 }
 
 /// Answers a request that came without TLS.
-async fn refuse_plain(worker: &Rc<Worker>, mut stream: TcpStream) {
+async fn refuse_plain(worker: &Rc<Worker>, stream: TcpStream) {
     ended(worker, Handshake::Failed);
     worker.metrics.counted(None, 400);
     let mut answer = Vec::new();
     reply::write_without_tls(&mut answer);
     // A fresh socket takes this much without waiting.
     if stream.try_write(&answer).is_ok() {
-        Wire::new(&mut stream, Rc::clone(worker), Duration::ZERO).linger().await;
+        Wire::new(stream, Rc::clone(worker), Duration::ZERO).linger().await;
     }
 }

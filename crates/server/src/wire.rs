@@ -46,6 +46,9 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {
     /// The address of the other end, as it is logged.
     fn client(&self) -> String;
+
+    /// Says that nothing follows, where that has to be said, if the socket takes it at once.
+    fn end(&mut self) {}
 }
 
 impl Stream for TcpStream {
@@ -61,13 +64,7 @@ impl Stream for UnixStream {
     }
 }
 
-impl<S: Stream> Stream for &mut S {
-    fn client(&self) -> String {
-        (**self).client()
-    }
-}
-
-pub(super) struct Wire<S> {
+pub(super) struct Wire<S: Stream> {
     stream: S,
     pub(super) worker: Rc<Worker>,
     /// What has arrived and is not used up.
@@ -85,6 +82,12 @@ pub(super) struct Wire<S> {
     pub(super) arrived: Instant,
     idle: Duration,
     timeout: ConnectionTimeout,
+}
+
+impl<S: Stream> Drop for Wire<S> {
+    fn drop(&mut self) {
+        self.stream.end();
+    }
 }
 
 /// The buffers of a worker that no connection uses.

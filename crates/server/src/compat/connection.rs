@@ -30,7 +30,7 @@ const METHODS_WITH_BODY: [&str; 3] = ["PUT", "POST", "PATCH"];
 /// Methods that the library knows besides those of [`Method`]; no API has a route for them.
 const FURTHER_METHODS: [&str; 4] = ["PATCH", "TRACE", "CONNECT", "PRI"];
 
-pub(crate) struct Connection<S> {
+pub(crate) struct Connection<S: Stream> {
     wire: Wire<S>,
     state: Arc<CompatState>,
     answered: u32,

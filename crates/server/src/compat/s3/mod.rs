@@ -33,7 +33,6 @@ use request::{Asked, Operation};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
-use store::Status;
 use times::Times;
 
 pub(crate) use answer::write_failure;
@@ -56,15 +55,12 @@ impl S3State {
         tiers: &Tiers,
     ) -> S3State {
         let started = SystemTime::now();
-        let epochs = tiers.shards.iter().map(|tier| match tier.store().status() {
-            Status::Up(epoch) => epoch,
-            _ => 0,
-        });
+        let epochs = tiers.statuses().map(|status| status.epoch().unwrap_or_default());
         S3State { credentials, tls, hosts, times: Times::new(epochs, started), started }
     }
 }
 
-pub(crate) struct S3Connection<S> {
+pub(crate) struct S3Connection<S: Stream> {
     wire: Wire<S>,
     state: Arc<S3State>,
 }
