@@ -5,7 +5,7 @@
 use super::credentials::{Credential, Table};
 use crate::error::Failure;
 use crate::query::Params;
-use crate::tokens::hex;
+use crate::tokens::{bytes_of_hex, hex};
 use http1::request::Head;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use ring::digest::{SHA256, digest};
@@ -280,12 +280,6 @@ fn instant(date: &str) -> Option<SystemTime> {
 fn with_single_blanks(value: &[u8]) -> String {
     let value = String::from_utf8_lossy(value);
     value.split([' ', '\t']).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
-}
-
-fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8)).collect()
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Failure> {
