@@ -218,12 +218,10 @@ fn authorization<'b>(head: &Head<'_, 'b>) -> Result<&'b [u8], Failure> {
 
 /// Looks a token up; with it, until when that need not be done again.
 fn accept(tokens: &Table, field: &[u8], arrived: Instant) -> Result<(Arc<Token>, Instant), Failure> {
-    let Some((scheme, token)) = field.split_at_checked(BEARER.len()) else {
+    let split = field.split_at_checked(BEARER.len());
+    let Some((_, token)) = split.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(BEARER)) else {
         return Err(unauthorized(None, "the scheme of Authorization is not Bearer"));
     };
-    if !scheme.eq_ignore_ascii_case(BEARER) {
-        return Err(unauthorized(None, "the scheme of Authorization is not Bearer"));
-    }
     let Some(token) = tokens.find(token.trim_ascii()) else {
         return Err(unauthorized(Some("the token is not known"), "the token is not known"));
     };

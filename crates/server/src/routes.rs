@@ -121,15 +121,9 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
     let query = target.get(path_end + 1..).unwrap_or_default();
     match path {
         b"/kv" if !is_read => Err(wrong_method(PAGE_METHODS)),
-        b"/kv" => {
-            let accept = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("accept"));
-            Ok(Action::List(Box::new(ListQuery::of(query, accept.map(|(_, value)| value))?)))
-        }
+        b"/kv" => Ok(Action::List(Box::new(ListQuery::of(query, head.field("accept"))?))),
         b"/watch" if !is_read => Err(wrong_method(PAGE_METHODS)),
-        b"/watch" => {
-            let last = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("last-event-id"));
-            Ok(Action::Watch(Box::new(WatchQuery::of(query, last.map(|(_, value)| value))?)))
-        }
+        b"/watch" => Ok(Action::Watch(Box::new(WatchQuery::of(query, head.field("last-event-id"))?))),
         b"/batch" if head.method != Method::Post => Err(wrong_method("POST")),
         b"/batch" => {
             let is_atomic = match query {
@@ -140,8 +134,7 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
                     return Err(Failure::new(400, "bad_query", what).not_applied());
                 }
             };
-            let given = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
-            let idempotency_key = given.map(|(_, value)| idempotency::parse(value)).transpose()?;
+            let idempotency_key = head.field("idempotency-key").map(idempotency::parse).transpose()?;
             if is_atomic && idempotency_key.is_some() {
                 let what = "an atomic batch takes no Idempotency-Key; with if_match or if_none_match in a line it takes effect once";
                 return Err(Failure::new(400, "bad_header", what).not_applied());
