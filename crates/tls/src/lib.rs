@@ -396,21 +396,14 @@ pub fn explain(names: &Names, failure: &rustls::Error) -> String {
             | AlertDescription::CertificateUnknown
             | AlertDescription::CertificateExpired
             | AlertDescription::AccessDenied),
-        ) if certificate.is_empty() => {
-            format!(
+        ) => match *certificate {
+            "" => format!(
                 "the server wants a certificate of its clients ({alert:?}), and none can be given here; use another address of it"
-            )
-        }
-        rustls::Error::AlertReceived(
-            alert @ (AlertDescription::CertificateRequired
-            | AlertDescription::UnknownCA
-            | AlertDescription::BadCertificate
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::CertificateExpired
-            | AlertDescription::AccessDenied),
-        ) => format!(
-            "the server does not accept the certificate that it was shown ({alert:?}); give one that it trusts with {certificate} and {key}"
-        ),
+            ),
+            certificate => format!(
+                "the server does not accept the certificate that it was shown ({alert:?}); give one that it trusts with {certificate} and {key}"
+            ),
+        },
         other => format!("the TLS handshake failed: {other}; the server has to offer TLS 1.2 or 1.3"),
     }
 }
