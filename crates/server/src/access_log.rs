@@ -16,7 +16,6 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
-use std::ops::Add;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -149,14 +148,6 @@ pub(super) struct Entry {
 pub(super) struct Bytes {
     pub(super) read: u64,
     pub(super) written: u64,
-}
-
-impl Add for Bytes {
-    type Output = Bytes;
-
-    fn add(self, more: Bytes) -> Bytes {
-        Bytes { read: self.read + more.read, written: self.written + more.written }
-    }
 }
 
 impl Recorder {

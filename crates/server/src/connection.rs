@@ -4,7 +4,6 @@
 //! waiting for anything.
 
 use super::access::Access;
-use super::access_log::Bytes;
 use super::change::Change;
 use super::data::DataWriter;
 use super::error::Failure;
@@ -176,30 +175,29 @@ impl<S: Stream> Connection<S> {
             })
         {
             self.wire.worker.metrics.hits[shard].add(1);
-            let task = match hit {
+            match hit {
                 Err(row) => {
                     let timing = (*timing || options.timing).then(|| {
                         [("cache", Some(request.started.elapsed())), ("queue", None), ("store", None)]
                     });
                     let answer = Answer::Row { row, condition: condition.clone(), served: Served::Hit };
                     request.entry = self.wire.worker.entry(&head, before);
-                    Task::Send(request, answer, timing)
+                    self.wire.input.advance(head_bytes);
+                    return Task::Send(request, answer, timing);
                 }
                 Ok(status) => {
                     let worker = &self.wire.worker;
                     worker.metrics.counted(request.method, status);
-                    if let Some(recorder) = worker.recorder.as_ref().filter(|recorder| recorder.samples()) {
-                        request.entry = Some(recorder.entry(&head, true, before));
-                        let head = Bytes { read: head_bytes as u64, written: 0 };
-                        let (now, client) = (self.wire.bytes() + head, self.wire.client());
-                        recorder.record(request.logged(), status, Some(Served::Hit), None, now, client);
+                    let sampled = worker.recorder.as_ref().filter(|recorder| recorder.samples());
+                    request.entry = sampled.map(|recorder| recorder.entry(&head, true, before));
+                    self.wire.input.advance(head_bytes);
+                    if request.entry.is_some() {
+                        self.wire.log(&request, status, Some(Served::Hit), None);
                     }
                     self.wire.answered_at_once += 1;
-                    Task::Answered(request.keep_alive)
+                    return Task::Answered(request.keep_alive);
                 }
-            };
-            self.wire.input.advance(head_bytes);
-            return task;
+            }
         }
         request.entry = self.wire.worker.entry(&head, before);
         let task = match routed {

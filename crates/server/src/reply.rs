@@ -84,11 +84,6 @@ impl Request {
         matches!(self.method, Some(Method::Get | Method::Head))
     }
 
-    /// What the access log says of it, and when it began.
-    pub(super) fn logged(&self) -> (Option<&Entry>, Instant) {
-        (self.entry.as_deref(), self.started)
-    }
-
     /// What the access log calls it.
     pub(super) fn id(&self) -> Option<&str> {
         self.entry.as_deref().map(Entry::id)

@@ -319,14 +319,21 @@ impl<S: Stream> Wire<S> {
         failure: Option<&Failure>,
     ) {
         self.worker.metrics.answered(request.method, status, request.started.elapsed());
-        if let Some(recorder) = &self.worker.recorder {
-            recorder.record(request.logged(), status, served, failure, self.bytes(), self.client());
-        }
+        self.log(request, status, served, failure);
     }
 
-    /// Who is at the other end, where requests are logged.
-    pub(super) fn client(&self) -> Option<&str> {
-        self.client.as_deref()
+    /// Logs an answer, where requests are logged.
+    pub(super) fn log(
+        &self,
+        request: &Request,
+        status: u16,
+        served: Option<Served>,
+        failure: Option<&Failure>,
+    ) {
+        if let Some(recorder) = &self.worker.recorder {
+            let asked = (request.entry.as_deref(), request.started);
+            recorder.record(asked, status, served, failure, self.bytes(), self.client.as_deref());
+        }
     }
 
     /// Answers a request that failed, as its API writes that; whether the connection goes on.
