@@ -93,34 +93,26 @@ impl What {
 }
 
 /// What came of a line.
-type Answered = Result<LineAnswer, Failure>;
+type Answered<'h> = Result<LineAnswer<'h>, Failure>;
 
-enum LineAnswer {
-    Row(Row, Mark),
-    /// What was written, or is as it was.
-    Other {
-        status: u16,
-        version: Option<Version>,
-        mark: Mark,
-    },
+struct LineAnswer<'h> {
+    status: u16,
+    version: Option<Version>,
+    row: Option<Row>,
+    mark: Mark,
+    /// What it holds until it is sent.
+    _part: Option<Part<'h>>,
 }
 
 /// How a read was served that may be old.
 type Mark = Option<Cow<'static, str>>;
-
-impl LineAnswer {
-    fn row(&self) -> Option<&Row> {
-        if let LineAnswer::Row(row, _) = self { Some(row) } else { None }
-    }
-}
 
 /// An operation, or why its line is refused.
 type Checked = Result<Operation, Failure>;
 
 /// What became of a line of a round.
 enum Done<'h> {
-    /// With what it holds until it is sent.
-    Answered(Answered, Option<Part<'h>>),
+    Answered(Answered<'h>),
     /// A get whose row has no room until the answers before it are sent.
     Deferred(Key, ReadCondition),
 }
@@ -147,6 +139,12 @@ impl Held<'_> {
         self.bytes.set(sum);
         self.largest.set(self.largest.get().max(bytes));
         Ok(Part { sum: &self.bytes, bytes })
+    }
+
+    /// The answer to a get of a row, which is held until it is sent.
+    fn shown(&self, row: Row, mark: Mark, condition: &ReadCondition) -> Answered<'_> {
+        let part = self.take(row.bytes())?;
+        shown(row, mark, condition, Some(part))
     }
 
     /// Whether so much is more than a batch holds, besides the first.
@@ -215,7 +213,7 @@ pub(super) async fn perform<S: Stream>(
         raised.map_err(|full| Failure::from(full).not_applied())?;
         let checked = operations.map(|operation| operation.and_then(&mut permitted));
         let applied = together(worker, checked).await?;
-        let bytes = |answer: &Answered| answer.as_ref().ok()?.row().map(Row::bytes);
+        let bytes = |answer: &Answered<'_>| answer.as_ref().ok()?.row.as_ref().map(Row::bytes);
         let read: usize = applied.iter().filter_map(bytes).sum();
         let fits = held.reservation.borrow_mut().raise(2 * body.len() + read);
         for answer in applied {
@@ -246,10 +244,7 @@ pub(super) async fn perform<S: Stream>(
             && let Some((row, shard)) = worker.shared.tiers.cached(key.as_bytes(), Row::clone)
         {
             worker.metrics.hits[shard].add(1);
-            match held.take(row.bytes()) {
-                Ok(_until_sent) => answers.push(shown(row, None, condition)).await?,
-                Err(failure) => answers.push(Err(failure)).await?,
-            }
+            answers.push(held.shown(row, None, condition)).await?;
             continue;
         }
         if let Ok(Operation { key, what, .. }) = &operation {
@@ -266,7 +261,7 @@ pub(super) async fn perform<S: Stream>(
 async fn together(
     worker: &Worker,
     operations: impl Iterator<Item = Checked>,
-) -> Result<Vec<Answered>, Failure> {
+) -> Result<Vec<Answered<'static>>, Failure> {
     let tiers = &worker.shared.tiers;
     let [tier] = &*tiers.shards else {
         let what =
@@ -301,7 +296,7 @@ async fn together(
         AtomicOutcome::Applied(applied) => {
             let answer = |(answer, unless): (AtomicAnswer, Option<Precondition>)| match answer {
                 AtomicAnswer::Read(Some(row)) => {
-                    shown(row, None, &ReadCondition { unless, ..ReadCondition::default() })
+                    shown(row, None, &ReadCondition { unless, ..ReadCondition::default() }, None)
                 }
                 AtomicAnswer::Read(None) => Err(Failure::absent()),
                 AtomicAnswer::Dropped => Err(Full.into()),
@@ -322,22 +317,14 @@ struct Answers<'c, S: Stream> {
 }
 
 impl<S: Stream> Answers<'_, S> {
-    async fn push(&mut self, answer: Answered) -> Result<(), End> {
+    async fn push(&mut self, answer: Answered<'_>) -> Result<(), End> {
         self.done += 1;
         match answer {
-            Ok(answer) => {
-                let members = match &answer {
-                    LineAnswer::Row(row, mark) => {
-                        Members { status: Some(200), cache_status: mark.as_deref(), ..Members::of(row) }
-                    }
-                    LineAnswer::Other { status, version, mark } => Members {
-                        status: Some(*status),
-                        etag: version.map(Etag),
-                        cache_status: mark.as_deref(),
-                        ..Members::default()
-                    },
-                };
-                self.out.push_object(&members, answer.row().map(Row::value)).await?;
+            Ok(LineAnswer { status, version, row, mark, _part }) => {
+                let of_row = row.as_ref().map(Members::of).unwrap_or_default();
+                let (status, etag) = (Some(status), version.map(Etag));
+                let members = Members { status, etag, cache_status: mark.as_deref(), ..of_row };
+                self.out.push_object(&members, row.as_ref().map(Row::value)).await?;
                 self.out.push(b"\n").await
             }
             Err(failure) => {
@@ -356,19 +343,14 @@ impl<S: Stream> Answers<'_, S> {
     ) -> Result<(), End> {
         let done = join_all(round.drain(..).map(async |line| match line {
             Ok((operation, part)) => one(worker, held, operation, part).await,
-            Err(failure) => Done::Answered(Err(failure), None),
+            Err(failure) => Done::Answered(Err(failure)),
         }));
         for done in done.await {
             match done {
-                Done::Answered(answer, _until_sent) => self.push(answer).await?,
+                Done::Answered(answer) => self.push(answer).await?,
                 Done::Deferred(key, condition) => {
                     let read = read(worker, &key).await;
-                    match read.and_then(|(row, mark)| Ok((held.take(row.bytes())?, row, mark))) {
-                        Ok((_until_sent, row, mark)) => {
-                            self.push(shown(row, mark, &condition)).await?;
-                        }
-                        Err(failure) => self.push(Err(failure)).await?,
-                    }
+                    self.push(read.and_then(|(row, mark)| held.shown(row, mark, &condition))).await?;
                 }
             }
         }
@@ -479,10 +461,7 @@ async fn one<'h>(
             if read.as_ref().is_ok_and(|(row, _)| held.is_above_share(row.bytes())) {
                 return Done::Deferred(key, condition);
             }
-            match read.and_then(|(row, mark)| Ok((held.take(row.bytes())?, row, mark))) {
-                Ok((part, row, mark)) => Done::Answered(shown(row, mark, &condition), Some(part)),
-                Err(failure) => Done::Answered(Err(failure), None),
-            }
+            Done::Answered(read.and_then(|(row, mark)| held.shown(row, mark, &condition)))
         }
         What::Write(change, condition) => {
             let is_put = matches!(change, Change::Put { .. });
@@ -492,7 +471,7 @@ async fn one<'h>(
                 true => written(if made.existed { 204 } else { 201 }, Some(made.version)),
                 false => written(204, None),
             });
-            Done::Answered(answer.map_err(Failure::of_write), None)
+            Done::Answered(answer.map_err(Failure::of_write))
         }
     }
 }
@@ -509,18 +488,17 @@ async fn read(worker: &Rc<Worker>, key: &Key) -> Result<(Row, Mark), Failure> {
 }
 
 /// The answer to a get of a row that is there.
-fn shown(row: Row, mark: Mark, condition: &ReadCondition) -> Answered {
-    if !condition.admits(row.version()) {
-        return Err(Failure::other_version(row.version()));
+fn shown<'h>(row: Row, mark: Mark, condition: &ReadCondition, part: Option<Part<'h>>) -> Answered<'h> {
+    let version = row.version();
+    if !condition.admits(version) {
+        return Err(Failure::other_version(version));
     }
-    if condition.is_known(row.version()) {
-        return Ok(LineAnswer::Other { status: 304, version: Some(row.version()), mark });
-    }
-    Ok(LineAnswer::Row(row, mark))
+    let (status, row) = if condition.is_known(version) { (304, None) } else { (200, Some(row)) };
+    Ok(LineAnswer { status, version: Some(version), row, mark, _part: part })
 }
 
-fn written(status: u16, version: Option<Version>) -> LineAnswer {
-    LineAnswer::Other { status, version, mark: None }
+fn written(status: u16, version: Option<Version>) -> LineAnswer<'static> {
+    LineAnswer { status, version, row: None, mark: None, _part: None }
 }
 
 #[cfg(test)]
