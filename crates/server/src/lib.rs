@@ -228,7 +228,7 @@ enum Interface {
 impl Interface {
     /// What `place` is at an `address` that was bound for `at`.
     fn of(place: Place, at: &Listen, address: &Address, options: &Options, tiers: &Tiers) -> Interface {
-        let hosts = Hosts::of(address, at.name(), &options.hosts);
+        let hosts = Hosts::of(address, at.name.as_deref(), &options.hosts);
         let tls = options.tls.clone().filter(|_| matches!(address, Address::Tcp(_)));
         match (place, &options.s3_credentials) {
             (Place::Compat(api), Some(credentials)) if api.is_s3 => {

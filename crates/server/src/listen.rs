@@ -34,7 +34,7 @@ pub enum Address {
 pub struct Listen {
     text: String,
     /// Where a name was given.
-    name: Option<String>,
+    pub(super) name: Option<String>,
     addresses: Vec<Address>,
 }
 
@@ -61,11 +61,6 @@ impl Listen {
     /// Whether only this machine reaches it.
     pub fn is_local(&self) -> bool {
         self.addresses.iter().all(Address::is_local)
-    }
-
-    /// The name that was given instead of an address.
-    pub(super) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
     }
 }
 
@@ -123,7 +118,8 @@ pub(super) struct Bound {
 /// A listening socket that another process made, as a service manager does.
 #[derive(Debug)]
 pub struct PassedSocket {
-    address: Address,
+    /// Where it listens.
+    pub address: Address,
     socket: OwnedFd,
 }
 
@@ -140,11 +136,6 @@ impl PassedSocket {
         let address = socket.local_addr()?;
         let path = address.as_pathname().ok_or(io::ErrorKind::Unsupported)?;
         Ok(PassedSocket { address: Address::Unix(path.to_owned()), socket: socket.into() })
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> &Address {
-        &self.address
     }
 
     /// All workers accept from it.
@@ -349,7 +340,7 @@ mod tests {
         }
         check("no.such.name.invalid:80", "no.such.name.invalid has no address:");
         let localhost: Listen = "localhost:8080".parse().unwrap();
-        assert!(localhost.is_local() && localhost.name() == Some("localhost"));
+        assert!(localhost.is_local() && localhost.name.as_deref() == Some("localhost"));
         assert!(localhost.addresses.contains(&Address::Tcp(([127, 0, 0, 1], 8080).into())));
         let any: Listen = "localhost:0".parse().unwrap();
         assert_eq!(any.addresses.len(), 1, "one port");

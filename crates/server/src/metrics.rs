@@ -65,13 +65,7 @@ const STATUSES: [u16; 28] = [
 ];
 
 impl WorkerMetrics {
-    /// Counts one answered request and its time; `method` is `None` where its head could not be parsed.
-    pub(super) fn answered(&self, method: Option<Method>, status: u16, took: Duration) {
-        self.counted(method, status);
-        self.took(took, 1);
-    }
-
-    /// Counts one answered request whose time follows.
+    /// Counts one answered request, whose time follows; `method` is `None` where its head could not be parsed.
     pub(super) fn counted(&self, method: Option<Method>, status: u16) {
         let status = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len() - 1);
         self.requests[method.unwrap_or(Method::Other) as usize][status].add(1);
@@ -194,7 +188,7 @@ fn collect(worker: &Worker) -> Samples {
 }
 
 fn reloads<T>(page: &mut Samples, files: &Reloadable<T>) {
-    let label = format!("files=\"{}\"", files.name());
+    let label = format!("files=\"{}\"", files.name);
     page.number("weir_reloads_total", &label, files.generation() as f64);
     page.number("weir_reload_failed", &label, f64::from(files.fails()));
 }
@@ -315,7 +309,7 @@ pub(super) const PAGES: &[Page] = &[
 ];
 
 fn show_dashboard(_: &Worker) -> Answer {
-    Answer::page(200, HTML, dashboard::page())
+    Answer::page(200, HTML, dashboard::DASHBOARD.page.as_str())
 }
 
 fn alive(_: &Worker) -> Answer {

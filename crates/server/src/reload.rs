@@ -22,7 +22,7 @@ const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 /// What was read from files.
 pub(super) struct Reloadable<T> {
     /// What they have, for the log and the metrics.
-    name: &'static str,
+    pub(super) name: &'static str,
     files: Vec<PathBuf>,
     read: fn(&[PathBuf], Option<&T>) -> Result<T, Error>,
     current: RwLock<Arc<T>>,
@@ -54,11 +54,6 @@ impl<T> Reloadable<T> {
         let current = RwLock::new(Arc::new(read(&files, None)?));
         let state = Mutex::new(State { seen: stamps.clone(), read: stamps, failure: None });
         Ok(Reloadable { name, files, read, current, generation: AtomicU64::new(0), state })
-    }
-
-    /// For the metrics.
-    pub(super) fn name(&self) -> &'static str {
-        self.name
     }
 
     /// What is in use.

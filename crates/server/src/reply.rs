@@ -241,7 +241,8 @@ pub(super) fn write_page(
         .field("Cache-Control", b"no-store");
     let writer = match content_type {
         HTML => {
-            writer.lines(dashboard::HEADERS).field("Content-Security-Policy", dashboard::policy().as_bytes())
+            let policy = dashboard::DASHBOARD.policy.as_bytes();
+            writer.lines(dashboard::HEADERS).field("Content-Security-Policy", policy)
         }
         _ => writer,
     };

@@ -318,7 +318,8 @@ impl<S: Stream> Wire<S> {
         served: Option<Served>,
         failure: Option<&Failure>,
     ) {
-        self.worker.metrics.answered(request.method, status, request.started.elapsed());
+        self.worker.metrics.counted(request.method, status);
+        self.worker.metrics.took(request.started.elapsed(), 1);
         self.log(request, status, served, failure);
     }
 

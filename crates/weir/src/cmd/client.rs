@@ -50,7 +50,8 @@ pub(super) struct Client {
     server: Server,
     /// The field with the token, if there is one.
     authorization: Option<String>,
-    retry: Duration,
+    /// How long something is tried.
+    pub(super) retry: Duration,
     connection: Option<Connection>,
 }
 
@@ -124,11 +125,6 @@ impl Client {
             return Err(Error::input(format_args!("--cacert is only for https, and {url} is not")));
         }
         Ok(Client { url: url.to_owned(), server, authorization, retry: args.retry.0, connection: None })
-    }
-
-    /// How long something is tried.
-    pub(super) fn retry(&self) -> Duration {
-        self.retry
     }
 
     /// Sends a request and reads its answer: again and again while the server cannot be reached, is not ready or asks to wait.

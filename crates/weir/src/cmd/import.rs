@@ -239,7 +239,7 @@ impl Import {
                 failing_since = None;
             }
             let since = *failing_since.get_or_insert_with(Instant::now);
-            if since.elapsed() >= self.client.retry() {
+            if since.elapsed() >= self.client.retry {
                 let number = self.lines[from].0;
                 return Err(Error::new(format_args!("the store did not take line {number}: {why}")));
             }

@@ -54,8 +54,7 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     // Before the stores are acquired: each lease costs an epoch.
     let sockets = Sockets::bind(&plan.options, &mut passed).map_err(taken)?;
     if let Some(socket) = passed.first() {
-        let what =
-            format!("the service manager passed a socket at {}, which is not in use", socket.address());
+        let what = format!("the service manager passed a socket at {}, which is not in use", socket.address);
         return Err(Error::input(what).hint("add --listen with this address, or stop the .socket unit"));
     }
     // Before the stores, which may take long: SIGHUP does not end the server then either, and anything else does at once.
