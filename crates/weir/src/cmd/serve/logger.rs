@@ -4,10 +4,12 @@
 
 use kv::Error;
 use log::{Log, Metadata, Record};
-use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Most lines in the queue.
 const LINES_MAX: usize = 1000;
@@ -16,70 +18,55 @@ const FLUSH_MAX: Duration = Duration::from_secs(1);
 /// Those whose lines are shown; of other libraries only errors are.
 const LOGGED_CRATES: [&str; 3] = ["weir", "server", "store"];
 
-static LOGGER: Logger = Logger {
-    queue: Mutex::new(Queue { lines: VecDeque::new(), dropped: 0, is_writing: false }),
-    changed: Condvar::new(),
-};
+static LOGGER: OnceLock<Logger> = OnceLock::new();
 
 struct Logger {
-    queue: Mutex<Queue>,
-    changed: Condvar,
-}
-
-struct Queue {
-    lines: VecDeque<String>,
-    /// Lines that found it full, since the last that did not.
-    dropped: u64,
-    /// Whether lines that were taken out are not written yet.
-    is_writing: bool,
+    queue: SyncSender<String>,
+    /// Lines that are in the queue or being written.
+    waiting: AtomicU64,
+    /// Lines that found it full, and of which the log does not tell yet.
+    dropped: AtomicU64,
 }
 
 /// Lets the crates below be heard on standard error.
 pub(super) fn start() -> Result<(), Error> {
+    let (logger, lines) = Logger::new();
+    let logger = LOGGER.get_or_init(|| logger);
     // It fails only if there is a logger already.
-    if log::set_logger(&LOGGER).is_ok() {
+    if log::set_logger(logger).is_ok() {
         log::set_max_level(log::LevelFilter::Info);
         let thread = std::thread::Builder::new().name("weir-log".to_owned());
-        let started = thread.spawn(|| LOGGER.write_lines(&mut io::stderr()));
+        let started = thread.spawn(move || logger.write_lines(lines, &mut io::stderr()));
         started.map_err(|error| Error::new(format!("cannot start a thread: {error}")))?;
     }
     Ok(())
 }
 
 impl Logger {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new() -> (Logger, Receiver<String>) {
+        let (queue, lines) = sync_channel(LINES_MAX);
+        (Logger { queue, waiting: AtomicU64::new(0), dropped: AtomicU64::new(0) }, lines)
     }
 
     fn push(&self, line: String) {
-        let mut queue = self.lock();
-        if queue.dropped > 0 || queue.lines.len() >= LINES_MAX {
-            queue.dropped += 1;
-        } else {
-            queue.lines.push_back(line);
+        self.waiting.fetch_add(1, Relaxed);
+        if self.queue.try_send(line).is_err() {
+            self.waiting.fetch_sub(1, Relaxed);
+            self.dropped.fetch_add(1, Relaxed);
         }
-        self.changed.notify_all();
     }
 
     /// Writes what is in the queue, for as long as the process lives.
-    fn write_lines(&self, output: &mut impl Write) {
-        loop {
-            let mut queue = self.lock();
-            queue.is_writing = false;
-            self.changed.notify_all();
-            let is_empty = |queue: &mut Queue| queue.lines.is_empty();
-            let mut queue = self.changed.wait_while(queue, is_empty).unwrap_or_else(PoisonError::into_inner);
-            queue.is_writing = true;
-            let lines = std::mem::take(&mut queue.lines);
-            let dropped = std::mem::take(&mut queue.dropped);
-            drop(queue);
-            let said = (dropped > 0).then(|| {
-                line("warn", format_args!("{dropped} lines of the log found its queue full and are lost"))
-            });
-            for line in lines.into_iter().chain(said) {
-                // There is nowhere to say that it failed.
-                let _ = output.write_all(line.as_bytes());
+    fn write_lines(&self, lines: Receiver<String>, output: &mut impl Write) {
+        for written in lines {
+            // There is nowhere to say that it failed, here and below.
+            let _ = output.write_all(written.as_bytes());
+            let dropped = self.dropped.swap(0, Relaxed);
+            if dropped > 0 {
+                let what = format_args!("{dropped} lines of the log found its queue full and are lost");
+                let _ = output.write_all(line("warn", what).as_bytes());
             }
+            self.waiting.fetch_sub(1, Relaxed);
         }
     }
 }
@@ -98,8 +85,10 @@ impl Log for Logger {
 
     /// Waits until all lines are written, but not for a reader that does not read.
     fn flush(&self) {
-        let is_behind = |queue: &mut Queue| queue.is_writing || !queue.lines.is_empty();
-        let _ = self.changed.wait_timeout_while(self.lock(), FLUSH_MAX, is_behind);
+        let begun = Instant::now();
+        while self.waiting.load(Relaxed) > 0 && begun.elapsed() < FLUSH_MAX {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -114,14 +103,14 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_what_comes_and_counts_it() {
-        let queue = Queue { lines: VecDeque::new(), dropped: 0, is_writing: false };
-        let logger = Logger { queue: Mutex::new(queue), changed: Condvar::new() };
+        let (logger, lines) = Logger::new();
         for number in 0..LINES_MAX + 7 {
             logger.push(format!("{number}\n"));
         }
-        let queue = logger.lock();
-        assert_eq!((queue.lines.len(), queue.dropped), (LINES_MAX, 7));
-        assert_eq!(queue.lines.back().unwrap(), &format!("{}\n", LINES_MAX - 1));
+        assert_eq!(logger.dropped.load(Relaxed), 7);
+        let queue: Vec<String> = lines.try_iter().collect();
+        assert_eq!(queue.len(), LINES_MAX);
+        assert_eq!(queue.last().unwrap(), &format!("{}\n", LINES_MAX - 1));
     }
 
     #[test]
