@@ -2,7 +2,7 @@
 //! repeated as long as the server is not there or has no room.
 
 use http1::request::write;
-use http1::response::{self, Outline};
+use http1::response;
 use http1::{Decoder, Framing, Slots};
 use kv::Error;
 use kv::units::Span;
@@ -69,9 +69,11 @@ pub(super) struct Request<'r> {
     pub(super) body: Option<&'r [u8]>,
 }
 
-/// An answer that is no failure of the whole request.
+/// An answer.
 pub(super) struct Answer {
     pub(super) status: u16,
+    /// How long to wait before the next try.
+    pause: Option<Duration>,
     pub(super) body: Vec<u8>,
 }
 
@@ -134,11 +136,9 @@ impl Client {
         loop {
             let was_used = self.connection.as_ref().is_some_and(|connection| connection.is_used);
             let (why, pause) = match self.exchange(request) {
-                Ok((outline, _, body)) if expected.contains(&outline.status) => {
-                    return Ok(Answer { status: outline.status, body });
-                }
-                Ok((Outline { status: 408 | 429 | 503 | 504, .. }, pause, body)) => (detail(&body), pause),
-                Ok((Outline { status, .. }, _, body)) => {
+                Ok(answer) if expected.contains(&answer.status) => return Ok(answer),
+                Ok(Answer { status: 408 | 429 | 503 | 504, pause, body }) => (detail(&body), pause),
+                Ok(Answer { status, body, .. }) => {
                     let what =
                         format!("{} answered {status} to {}: {}", self.url, request.method, detail(&body));
                     return Err(match status {
@@ -167,7 +167,7 @@ impl Client {
         }
     }
 
-    fn exchange(&mut self, request: &Request<'_>) -> io::Result<(Outline, Option<Duration>, Vec<u8>)> {
+    fn exchange(&mut self, request: &Request<'_>) -> io::Result<Answer> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect()?,
@@ -194,12 +194,12 @@ impl Client {
             .and_then(|()| connection.stream.write_all(request.body.unwrap_or_default()))
             .and_then(|()| connection.stream.flush());
         // A server may refuse a request before it has read all of it.
-        let (outline, pause, body) = connection.answer().map_err(|error| sent.err().unwrap_or(error))?;
-        if outline.keep_alive {
+        let (answer, keep_alive) = connection.answer().map_err(|error| sent.err().unwrap_or(error))?;
+        if keep_alive {
             connection.is_used = true;
             self.connection = Some(connection);
         }
-        Ok((outline, pause, body))
+        Ok(answer)
     }
 
     fn connect(&self) -> io::Result<Connection> {
@@ -233,8 +233,8 @@ impl Client {
 }
 
 impl Connection {
-    /// Reads one answer: its outline, how long to wait before the next try, and its body.
-    fn answer(&mut self) -> io::Result<(Outline, Option<Duration>, Vec<u8>)> {
+    /// Reads one answer, and whether the connection can be used again.
+    fn answer(&mut self) -> io::Result<(Answer, bool)> {
         let no_http = |_| io::Error::other("the answer is not HTTP/1.1");
         let (outline, pause) = loop {
             let mut slots = Slots::default();
@@ -268,7 +268,7 @@ impl Connection {
                 }
             }
         }
-        Ok((outline, pause, body))
+        Ok((Answer { status: outline.status, pause, body }, outline.keep_alive))
     }
 
     fn read(&mut self) -> io::Result<()> {

@@ -276,7 +276,7 @@ impl Import {
             true => Request { method: "DELETE", target: &target, fields: &[], body: None },
             false => Request { method: "PUT", target: &target, fields: &fields, body: Some(&value) },
         };
-        let Answer { status, body } = self.client.ask(&request, &[201, 204, 400, 403, 412, 413])?;
+        let Answer { status, body, .. } = self.client.ask(&request, &[201, 204, 400, 403, 412, 413])?;
         self.count(number, status, &body)
     }
 
