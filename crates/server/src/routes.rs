@@ -169,6 +169,10 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
         }
     }
     let bad_precondition = |what| refuse(head.method, Failure::new(400, "bad_precondition", what));
+    let terms = |may_create| -> Result<Terms, Failure> {
+        let condition = condition(&fields, may_create).map_err(bad_precondition)?;
+        Ok(Terms { condition, idempotency_key: fields.idempotency_key.map(idempotency::parse).transpose()? })
+    };
     let operation = match head.method {
         Method::Get | Method::Head => Operation::Get(ReadCondition {
             only_if: if_match(&fields.if_match).map_err(bad_precondition)?,
@@ -188,7 +192,7 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
             return Err(Failure::new(400, "bad_header", what).not_applied());
         }
         Method::Put => {
-            let terms = terms(&fields, true, bad_precondition)?;
+            let terms = terms(true)?;
             let put = Change::Put {
                 content_type: content_type(fields.content_type)?,
                 content_encoding: content_encoding(&fields.content_encoding)?,
@@ -198,10 +202,10 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
             Operation::Write(put, terms)
         }
         Method::Post if is_touch => {
-            let terms = terms(&fields, false, bad_precondition)?;
+            let terms = terms(false)?;
             Operation::Write(Change::Touch(ttl(fields.ttl.unwrap_or_default())?), terms)
         }
-        Method::Delete => Operation::Write(Change::Delete, terms(&fields, false, bad_precondition)?),
+        Method::Delete => Operation::Write(Change::Delete, terms(false)?),
         Method::Post | Method::Options | Method::Other => return Err(wrong_method(DATA_METHODS)),
     };
     Ok(Action::Data { key, operation, timing: fields.timing })
@@ -220,15 +224,6 @@ struct DataFields<'b> {
     wait: Option<Duration>,
     timing: bool,
     is_part: bool,
-}
-
-fn terms(
-    fields: &DataFields<'_>,
-    may_create: bool,
-    bad_precondition: impl Fn(&'static str) -> Failure,
-) -> Result<Terms, Failure> {
-    let condition = condition(fields, may_create).map_err(bad_precondition)?;
-    Ok(Terms { condition, idempotency_key: fields.idempotency_key.map(idempotency::parse).transpose()? })
 }
 
 /// The precondition of a write. What is not understood is refused: ignoring it would make a write that was not meant.
