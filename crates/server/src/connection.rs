@@ -252,10 +252,6 @@ impl<S: Stream> Connection<S> {
             }
             _ => (false, false),
         };
-        let action = match action {
-            Action::Watch(query) => return Box::pin(self.watch(&request, *query)).await,
-            action => action,
-        };
         let cache = is_get.then(|| request.started.elapsed());
         let (asked_at, mut queued) = (Instant::now(), Duration::ZERO);
         let answer = match action {
@@ -294,13 +290,13 @@ impl<S: Stream> Connection<S> {
                     Err(error) => Err(Failure::of_write(error)),
                 }
             }
-            // Both on the heap, so that connections without them are not larger.
+            // On the heap, as a batch and a watch, so that connections without them are not larger.
             Action::List(query) => {
                 let out = DataWriter::new(&mut self.wire, &mut request, query.content_type());
                 let performed = Box::pin(query.perform(tiers, &mut reservation, out)).await;
                 self.of_data(&request, performed)?
             }
-            Action::Watch(_) => unreachable!("a watch is no answer"),
+            Action::Watch(query) => return Box::pin(self.watch(&request, *query)).await,
             Action::Batch { is_atomic, idempotency_key } => {
                 let out = DataWriter::new(&mut self.wire, &mut request, NDJSON);
                 let performed = batch::perform(

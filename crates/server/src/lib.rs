@@ -234,9 +234,7 @@ impl Interface {
             (Place::Compat(api), Some(credentials)) if api.is_s3 => {
                 Interface::S3(Arc::new(S3State::new(Arc::clone(credentials), tls, hosts, tiers)))
             }
-            (Place::Compat(api), _) => {
-                Interface::Compat(Arc::new(CompatState::new(api, options.cache_entries, hosts)))
-            }
+            (Place::Compat(api), _) => Interface::Compat(Arc::new(CompatState::new(api, hosts))),
             (Place::Values | Place::Operations, _) => {
                 let routes = match place {
                     Place::Operations => Routes::Operations,

@@ -98,16 +98,10 @@ pub(super) struct CompatState {
     hashes: Mutex<HashCache>,
     /// Those that its listener answers for.
     hosts: Option<Hosts>,
-    /// Most rows the cache may hold, for the API that reports it.
-    cache_entries_max: usize,
 }
 
 impl CompatState {
-    pub(super) fn new(
-        api: &'static CompatApi,
-        cache_entries_max: usize,
-        hosts: Option<Hosts>,
-    ) -> CompatState {
-        CompatState { api, counts: Mutex::default(), hashes: Mutex::default(), hosts, cache_entries_max }
+    pub(super) fn new(api: &'static CompatApi, hosts: Option<Hosts>) -> CompatState {
+        CompatState { api, counts: Mutex::default(), hashes: Mutex::default(), hosts }
     }
 }

@@ -50,7 +50,7 @@ fn metrics(call: &Call) -> String {
         ("Cache Hits", counts.hits.to_string()),
         ("Cache Misses", counts.misses.to_string()),
         ("Cache Hit Ratio", format!("{}%", six_digits(counts.hit_rate()))),
-        ("Cache Size", format!("{entries}/{}", call.state.cache_entries_max)),
+        ("Cache Size", format!("{entries}/{}", call.worker.shared.options.cache_entries)),
         ("Total GETs", counts.gets.to_string()),
         ("Total POSTs", counts.puts.to_string()),
         ("Total DELETEs", counts.deletes.to_string()),
