@@ -16,16 +16,6 @@ const BEARER: &[u8] = b"bearer ";
 /// For how long a token is not looked at again: clocks may be set.
 const CHECKED_MAX: Duration = Duration::from_secs(1);
 
-/// Which routes an address has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Routes {
-    All,
-    /// Pages that need no token, and everything that is no page.
-    Data,
-    /// Pages.
-    Operations,
-}
-
 /// Of a connection: the token that was accepted last.
 #[derive(Default)]
 pub(super) struct Access(Option<Box<Accepted>>);
@@ -57,8 +47,8 @@ impl Access {
         routed: &mut Result<Action<K>, Failure>,
     ) {
         let is_here = match routed {
-            Ok(Action::Page(page)) => state.routes != Routes::Data || page.is_everywhere,
-            Ok(_) => state.routes != Routes::Operations,
+            Ok(Action::Page(page)) => state.has_pages || page.is_everywhere,
+            Ok(_) => state.has_values,
             Err(_) => true,
         };
         if !is_here {

@@ -52,7 +52,6 @@ pub use tokens::{Tokens, VERBS, random_token, token_hash};
 use crate::error::Failure;
 use crate::tiered::{Read, Served, Tiers};
 use accept::Throttle;
-use access::Routes;
 use access_log::{Bytes, Entry, Recorder};
 use budget::Budget;
 use compat::{CompatState, S3State};
@@ -236,16 +235,19 @@ impl Interface {
             }
             (Place::Compat(api), _) => Interface::Compat(Arc::new(CompatState::new(api, hosts))),
             (Place::Values | Place::Operations, _) => {
-                let routes = match place {
-                    Place::Operations => Routes::Operations,
-                    _ if options.ops_listen.is_empty() => Routes::All,
-                    _ => Routes::Data,
-                };
-                let is_open = routes == Routes::Operations && address.is_local();
-                let tokens = options.tokens.clone().filter(|_| !is_open);
-                let is_restricted = tokens.is_some() || routes != Routes::All;
-                let tls = tls.filter(|_| !is_open);
-                Interface::Plain(Arc::new(PlainState { hosts, tls, routes, tokens, is_restricted }))
+                let has_values = matches!(place, Place::Values);
+                let has_pages = !has_values || options.ops_listen.is_empty();
+                let is_open = !has_values && address.is_local();
+                let (tls, tokens) = (tls.filter(|_| !is_open), options.tokens.clone().filter(|_| !is_open));
+                let is_restricted = tokens.is_some() || !(has_values && has_pages);
+                Interface::Plain(Arc::new(PlainState {
+                    hosts,
+                    tls,
+                    has_values,
+                    has_pages,
+                    tokens,
+                    is_restricted,
+                }))
             }
         }
     }
@@ -266,10 +268,13 @@ struct PlainState {
     hosts: Option<Hosts>,
     /// What it speaks, if not plain HTTP.
     tls: Option<Arc<Tls>>,
-    routes: Routes,
+    /// Whether it has the routes that are no pages.
+    has_values: bool,
+    /// Whether it has all pages, and not only those that are everywhere.
+    has_pages: bool,
     /// Where not everybody may do everything.
     tokens: Option<Arc<Tokens>>,
-    /// Whether one of the last two has to be looked at.
+    /// Whether one of the last three has to be looked at.
     is_restricted: bool,
 }
 

@@ -145,7 +145,7 @@ impl Answer {
 pub(super) type Timing = [(&'static str, Option<Duration>); 3];
 
 /// A cache ahead of this server asks it before it answers; without this it may guess for how long it need not.
-const NO_CACHE: &str = "Cache-Control: no-cache\r\n";
+pub(super) const NO_CACHE: &str = "Cache-Control: no-cache\r\n";
 
 /// A head without anything unusual is shorter.
 const HEAD_BYTES_USUAL: usize = 320;

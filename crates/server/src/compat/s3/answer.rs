@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::head::ReadCondition;
 use crate::json;
 use crate::list::Entries;
-use crate::reply::{Persistence, Request, start};
+use crate::reply::{NO_CACHE, Persistence, Request, start};
 use http1::Writer;
 use kv::{CONTENT_TYPE_DEFAULT, Row, Version, proto};
 use percent_encoding::percent_encode;
@@ -15,8 +15,6 @@ use std::ops::Range;
 use std::time::SystemTime;
 
 const XML: &str = "Content-Type: application/xml\r\n";
-/// A cache in between must ask the server before it uses an answer again.
-const NO_CACHE: &str = "Cache-Control: no-cache\r\n";
 const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 const NAMESPACE: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
 
