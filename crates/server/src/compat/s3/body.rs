@@ -140,7 +140,8 @@ impl Checksums {
     }
 }
 
-fn algorithm(name: &str) -> Option<usize> {
+/// Index of the algorithm of a field or parameter in small letters that is a checksum.
+pub(super) fn algorithm(name: &str) -> Option<usize> {
     let name = name.strip_prefix("x-amz-checksum-")?;
     ALGORITHMS.iter().position(|(known, _)| *known == name)
 }

@@ -1,7 +1,7 @@
 //! From a request's head to what it asks of the bucket. What is not understood is refused: no client is to believe that something
 //! was kept, or done, that was not.
 
-use super::body::Checksums;
+use super::body::{Checksums, algorithm};
 use super::credentials::{Credential, Table};
 use super::signature::{self, Payload, Signed};
 use crate::change::Change;
@@ -22,8 +22,8 @@ const KEYS_MAX: usize = 1000;
 /// What is behind the version in an ETag. Clients take an ETag with a hyphen for no MD5, and do not compare it with one.
 pub(super) const ETAG_END: &str = "-1";
 
-/// Parameters that every request may have. The last ones are fields that SDKs move into the URLs that they sign.
-const PARAMETERS_OF_ALL: [&str; 16] = [
+/// Parameters that every request may have, besides checksums. The last ones are fields that SDKs move into the URLs that they sign.
+const PARAMETERS_OF_ALL: [&str; 11] = [
     "x-id",
     "X-Amz-Algorithm",
     "X-Amz-Credential",
@@ -35,11 +35,6 @@ const PARAMETERS_OF_ALL: [&str; 16] = [
     "x-amz-user-agent",
     "x-amz-sdk-checksum-algorithm",
     "x-amz-checksum-mode",
-    "x-amz-checksum-crc32",
-    "x-amz-checksum-crc32c",
-    "x-amz-checksum-crc64nvme",
-    "x-amz-checksum-sha1",
-    "x-amz-checksum-sha256",
 ];
 const PARAMETERS_OF_LISTS: [&str; 9] = [
     "list-type",
@@ -52,8 +47,8 @@ const PARAMETERS_OF_LISTS: [&str; 9] = [
     "encoding-type",
     "fetch-owner",
 ];
-/// Fields `x-amz-…` that are understood, or change nothing that is kept or done. Some only with one value.
-const FIELDS: [(&str, Option<&str>); 17] = [
+/// Fields `x-amz-…` besides checksums that are understood, or change nothing that is kept or done. Some only with one value.
+const FIELDS: [(&str, Option<&str>); 12] = [
     ("date", None),
     ("content-sha256", None),
     ("decoded-content-length", None),
@@ -62,11 +57,6 @@ const FIELDS: [(&str, Option<&str>); 17] = [
     ("user-agent", None),
     ("sdk-checksum-algorithm", None),
     ("checksum-mode", None),
-    ("checksum-crc32", None),
-    ("checksum-crc32c", None),
-    ("checksum-crc64nvme", None),
-    ("checksum-sha1", None),
-    ("checksum-sha256", None),
     // What s3cmd and rclone note of a file for themselves: without it they go by size and time.
     ("meta-s3cmd-attrs", None),
     ("meta-mtime", None),
@@ -310,10 +300,11 @@ impl Operation {
 }
 
 fn allow_parameters(params: &Params, known: &[&str]) -> Result<(), Failure> {
-    let is_known = |name: &[u8]| {
-        PARAMETERS_OF_ALL.iter().chain(known).any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    let is_known = |name: &str| {
+        let mut all = PARAMETERS_OF_ALL.iter().chain(known);
+        all.any(|known| known.eq_ignore_ascii_case(name)) || algorithm(&name.to_ascii_lowercase()).is_some()
     };
-    match params.iter().find(|(name, _)| !is_known(name)) {
+    match params.iter().find(|(name, _)| !is_known(&String::from_utf8_lossy(name))) {
         Some((name, _)) => {
             let mut what = format!("the parameter {}", name.escape_ascii());
             if [&b"uploads"[..], b"uploadId", b"partNumber"].contains(&name) {
@@ -333,7 +324,7 @@ pub(super) fn check_fields(head: &Head<'_, '_>) -> Result<(), Failure> {
         let is_known = |(known, only): &(&str, Option<&str>)| {
             *known == rest && only.is_none_or(|only| only.as_bytes() == value)
         };
-        if !FIELDS.iter().any(is_known) {
+        if !FIELDS.iter().any(is_known) && algorithm(&lower).is_none() {
             let mut what = format!("the header {lower}");
             if rest.starts_with("meta-") {
                 what.push_str(": no metadata is stored but the content type and encoding");
