@@ -68,35 +68,27 @@ impl<'c, S: Stream> DataWriter<'c, S> {
         debug_assert!(self.unsent.ends_with(b"}"));
         self.unsent.pop();
         match std::str::from_utf8(value) {
-            Ok(text) if text.len() <= PIECE_BYTES => {
-                self.unsent.extend_from_slice(b",\"value\":");
-                let _ = serde_json::to_writer(&mut self.unsent, text);
-                self.push(b"}").await
-            }
             Ok(mut text) => {
-                let mut piece = Vec::with_capacity(2 * PIECE_BYTES);
                 self.push(b",\"value\":\"").await?;
                 while !text.is_empty() {
                     let (first, behind) = text.split_at(text.floor_char_boundary(PIECE_BYTES));
-                    piece.clear();
-                    let _ = serde_json::to_writer(&mut piece, first);
+                    let begin = self.unsent.len();
+                    let _ = serde_json::to_writer(&mut self.unsent, first);
                     // Without its quotation marks.
-                    self.push(&piece[1..piece.len() - 1]).await?;
+                    self.unsent.pop();
+                    self.unsent.remove(begin);
+                    self.push(b"").await?;
                     text = behind;
                 }
-                self.push(b"\"}").await
             }
             Err(_) => {
-                let mut piece = vec![0; PIECE_BYTES / 3 * 4];
                 self.push(b",\"value_b64\":\"").await?;
                 for bytes in value.chunks(PIECE_BYTES) {
-                    // It has room for as much.
-                    let length = STANDARD.encode_slice(bytes, &mut piece).unwrap_or_default();
-                    self.push(&piece[..length]).await?;
+                    self.push(STANDARD.encode(bytes).as_bytes()).await?;
                 }
-                self.push(b"\"}").await
             }
         }
+        self.push(b"\"}").await
     }
 
     /// Ends the answer.
