@@ -4,7 +4,7 @@ use super::compat::{self, S3Connection};
 use super::connection::Connection;
 use super::error::Failure;
 use super::listen::{Acceptor, Stream};
-use super::reply::{self, Persistence};
+use super::reply::{self, Request};
 use super::timeouts::TimeoutChecker;
 use super::wire::{self, Wire};
 use super::{Interface, Listener, Tls, Worker, tls};
@@ -139,16 +139,16 @@ fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface)
     if interface.tls().is_some() {
         return;
     }
-    let mut refusal = Vec::new();
+    let (mut refusal, request) = (Vec::new(), Request::unparsed(&[], Instant::now()));
     let failure = Failure::new(503, "too_many_connections", "too many connections are open").not_applied();
     match interface {
         Interface::Plain(_) => {
             let failure = failure.with("Retry-After", "1");
-            reply::write_failure(&mut refusal, &failure, Persistence::CLOSE, false, None);
+            reply::write_failure(&mut refusal, &failure, &request, false);
         }
         Interface::Compat(_) => compat::refuse_connection(&mut refusal),
         Interface::S3(_) => {
-            compat::write_failure(&mut refusal, &failure, Persistence::CLOSE, false, None);
+            compat::write_failure(&mut refusal, &failure, &request, false);
         }
     }
     // A fresh socket takes this much without waiting; if not, closing says enough.

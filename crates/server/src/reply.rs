@@ -31,19 +31,6 @@ pub(super) struct Request {
     pub(super) rate: Option<Box<RateState>>,
 }
 
-/// What the heads of all answers to a request have.
-#[derive(Clone, Copy)]
-pub(super) struct Persistence<'r> {
-    /// What `Connection` says.
-    connection: Option<&'static str>,
-    rate: Option<&'r RateState>,
-}
-
-impl Persistence<'_> {
-    /// Of an answer that ends the connection.
-    pub(super) const CLOSE: Persistence<'static> = Persistence { connection: Some("close"), rate: None };
-}
-
 impl Request {
     pub(super) fn of(head: &Head<'_, '_>, started: Instant) -> Request {
         Request {
@@ -87,21 +74,6 @@ impl Request {
     /// What the access log calls it.
     pub(super) fn id(&self) -> Option<&str> {
         self.entry.as_deref().map(Entry::id)
-    }
-
-    /// What the heads of its answers have.
-    pub(super) fn persistence(&self) -> Persistence<'_> {
-        let connection = match (self.keep_alive, self.is_http10) {
-            (true, false) => None,
-            (true, true) => Some("keep-alive"),
-            (false, _) => Some("close"),
-        };
-        Persistence { connection, rate: self.rate.as_deref() }
-    }
-
-    /// The same where the connection ends.
-    pub(super) fn closing(&self) -> Persistence<'_> {
-        Persistence { connection: Some("close"), rate: self.rate.as_deref() }
     }
 }
 
@@ -150,19 +122,21 @@ pub(super) const NO_CACHE: &str = "Cache-Control: no-cache\r\n";
 /// A head without anything unusual is shorter.
 const HEAD_BYTES_USUAL: usize = 320;
 
-/// Status line and the fields every answer has.
+/// Status line and the fields every answer has. Behind it the connection goes on if that is to `keep_alive`.
 pub(super) fn start<'o>(
     output: &'o mut Vec<u8>,
     status: u16,
-    Persistence { connection, rate }: Persistence<'_>,
+    request: &Request,
+    keep_alive: bool,
 ) -> Writer<'o> {
     output.reserve(HEAD_BYTES_USUAL);
     let writer = with_date(response::write(output, status));
-    let writer = match connection {
-        None => writer,
-        Some(said) => writer.field("Connection", said.as_bytes()),
+    let writer = match (keep_alive, request.is_http10) {
+        (true, false) => writer,
+        (true, true) => writer.field("Connection", b"keep-alive"),
+        (false, _) => writer.field("Connection", b"close"),
     };
-    match rate {
+    match &request.rate {
         None => writer,
         Some(rate) => rate.write(writer),
     }
@@ -178,7 +152,7 @@ pub(super) fn write_row_head(
     served: Served,
     timing: Option<&Timing>,
 ) {
-    let writer = with_etag(start(output, status, request.persistence()), row.version());
+    let writer = with_etag(start(output, status, request, request.keep_alive), row.version());
     let writer = match served {
         Served::Hit => writer.lines("Cache-Control: no-cache\r\nCache-Status: weir; hit\r\n"),
         _ => writer.lines(NO_CACHE).field("Cache-Status", cache_status(served).as_bytes()),
@@ -219,7 +193,7 @@ pub(super) fn write_made(
     version: Option<Version>,
     timing: Option<&Timing>,
 ) {
-    let mut writer = start(output, status, request.persistence());
+    let mut writer = start(output, status, request, request.keep_alive);
     if let Some(version) = version {
         writer = with_etag(writer, version);
     }
@@ -236,7 +210,7 @@ pub(super) fn write_page(
     content_type: &str,
     body: &str,
 ) {
-    let writer = start(output, status, request.persistence())
+    let writer = start(output, status, request, request.keep_alive)
         .field("Content-Type", content_type.as_bytes())
         .field("Cache-Control", b"no-store");
     let writer = match content_type {
@@ -255,7 +229,7 @@ pub(super) fn write_page(
 /// Appends the answer to a request that came without TLS where only TLS is spoken.
 pub(super) fn write_without_tls(output: &mut Vec<u8>) {
     let body = "this port speaks HTTPS only; ask for https:// in place of http://\n";
-    start(output, 400, Persistence::CLOSE)
+    start(output, 400, &Request::unparsed(&[], Instant::now()), false)
         .field("Content-Type", TEXT.as_bytes())
         .lines(NO_CACHE)
         .end_with_length(body.len() as u64);
@@ -270,7 +244,7 @@ pub(super) fn write_data_head(
     length: Option<usize>,
     link: Option<&str>,
 ) {
-    let mut writer = start(output, 200, request.persistence())
+    let mut writer = start(output, 200, request, request.keep_alive)
         .lines(NO_CACHE)
         .field("Content-Type", content_type.as_bytes())
         .lines("X-Content-Type-Options: nosniff\r\n");
@@ -286,32 +260,31 @@ pub(super) fn write_data_head(
 
 /// Appends the head of a stream of events, which ends with the connection.
 pub(super) fn write_events_head(output: &mut Vec<u8>, request: &Request) {
-    start(output, 200, request.closing())
+    start(output, 200, request, false)
         .lines("Content-Type: text/event-stream\r\nCache-Control: no-store\r\n")
         // nginx would hold events back.
         .lines("X-Accel-Buffering: no\r\n")
         .end();
 }
 
-/// Appends the answer to a request that failed, which may be a HEAD; its status. The last is what the access log calls the request.
-pub(super) type WriteFailure = fn(&mut Vec<u8>, &Failure, Persistence<'_>, bool, Option<&str>) -> u16;
+/// Appends the answer to a request that failed, behind which the connection goes on or not; the status.
+pub(super) type WriteFailure = fn(&mut Vec<u8>, &Failure, &Request, bool) -> u16;
 
 /// The [`WriteFailure`] of the plain interface.
 pub(super) fn write_failure(
     output: &mut Vec<u8>,
     failure: &Failure,
-    persistence: Persistence<'_>,
-    is_head: bool,
-    id: Option<&str>,
+    request: &Request,
+    keep_alive: bool,
 ) -> u16 {
     let body = failure.body();
-    let writer = start(output, failure.status, persistence).lines(NO_CACHE);
-    let writer = match id {
+    let writer = start(output, failure.status, request, keep_alive).lines(NO_CACHE);
+    let writer = match request.id() {
         None => writer,
         Some(id) => writer.field("X-Request-Id", id.as_bytes()),
     };
     failure.write_head(writer, body.len());
-    if !is_head {
+    if !request.is_head() {
         output.extend_from_slice(&body);
     }
     failure.status

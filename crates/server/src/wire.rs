@@ -345,8 +345,7 @@ impl<S: Stream> Wire<S> {
         failure: &Failure,
     ) -> bool {
         let keep_alive = request.keep_alive && !failure.closes;
-        let persistence = if keep_alive { request.persistence() } else { request.closing() };
-        let status = write(&mut self.output, failure, persistence, request.is_head(), request.id());
+        let status = write(&mut self.output, failure, request, keep_alive);
         self.answered(request, status, None, Some(failure));
         keep_alive
     }

@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::head::ReadCondition;
 use crate::json;
 use crate::list::Entries;
-use crate::reply::{NO_CACHE, Persistence, Request, start};
+use crate::reply::{NO_CACHE, Request, start};
 use http1::Writer;
 use kv::{CONTENT_TYPE_DEFAULT, Row, Version, proto};
 use percent_encoding::percent_encode;
@@ -44,7 +44,7 @@ impl Answer {
         let length = self.body().len();
         match self {
             Answer::Empty { status, etag } => {
-                let mut writer = with_id(start(output, *status, request.persistence()), request.id());
+                let mut writer = begin(output, *status, request, request.keep_alive);
                 if let Some(version) = etag {
                     writer = writer.field("ETag", etag_of(*version).as_bytes());
                 }
@@ -56,7 +56,7 @@ impl Answer {
                 Ok((*status, 0..0))
             }
             Answer::Xml(_) => {
-                with_id(start(output, 200, request.persistence()), request.id())
+                begin(output, 200, request, request.keep_alive)
                     .lines(NO_CACHE)
                     .lines(XML)
                     .end_with_length(length as u64);
@@ -67,7 +67,7 @@ impl Answer {
                     Failure::new(416, "InvalidRange", format!("the value has {length} bytes"))
                         .with("Content-Range", format!("bytes */{length}"))
                 })?;
-                let mut writer = with_id(start(output, status, request.persistence()), request.id())
+                let mut writer = begin(output, status, request, request.keep_alive)
                     .field("ETag", etag_of(row.version()).as_bytes())
                     .field("Last-Modified", httpdate::fmt_http_date(*modified).as_bytes())
                     .lines(NO_CACHE);
@@ -96,22 +96,21 @@ impl Answer {
     }
 }
 
-/// Appends the answer to a request that failed; the status. `id` is what the access log calls the request.
+/// Appends the answer to a request that failed; the status.
 pub(crate) fn write_failure(
     output: &mut Vec<u8>,
     failure: &Failure,
-    persistence: Persistence<'_>,
-    is_head: bool,
-    id: Option<&str>,
+    request: &Request,
+    keep_alive: bool,
 ) -> u16 {
     let (status, code) = status_and_code(failure);
     let mut text = format!("{DECLARATION}<Error><Code>{code}</Code>");
     element(&mut text, "Message", &failure.detail);
-    if let Some(id) = id {
+    if let Some(id) = request.id() {
         element(&mut text, "RequestId", id);
     }
     text.push_str("</Error>");
-    let mut writer = with_id(start(output, status, persistence), id).lines(NO_CACHE).lines(XML);
+    let mut writer = begin(output, status, request, keep_alive).lines(NO_CACHE).lines(XML);
     if let Some(outcome) = failure.outcome {
         writer = writer.field(proto::OUTCOME, outcome.as_str().as_bytes());
     }
@@ -119,7 +118,7 @@ pub(crate) fn write_failure(
         writer = writer.field(name, value.as_bytes());
     }
     writer.end_with_length(text.len() as u64);
-    if !is_head {
+    if !request.is_head() {
         output.extend_from_slice(text.as_bytes());
     }
     status
@@ -146,8 +145,10 @@ fn status_and_code(failure: &Failure) -> (u16, &'static str) {
     }
 }
 
-fn with_id<'o>(writer: Writer<'o>, id: Option<&str>) -> Writer<'o> {
-    match id {
+/// Status line and the fields every answer has.
+fn begin<'o>(output: &'o mut Vec<u8>, status: u16, request: &Request, keep_alive: bool) -> Writer<'o> {
+    let writer = start(output, status, request, keep_alive);
+    match request.id() {
         Some(id) => writer.field("x-amz-request-id", id.as_bytes()),
         None => writer,
     }
@@ -281,7 +282,8 @@ mod tests {
         ] {
             let failure = Failure::of_write(WriteError::Store(Error::new(kind, "x")));
             let mut output = Vec::new();
-            assert_eq!(write_failure(&mut output, &failure, Persistence::CLOSE, false, None), status);
+            let request = Request::unparsed(&[], std::time::Instant::now());
+            assert_eq!(write_failure(&mut output, &failure, &request, false), status);
             let text = String::from_utf8(output).unwrap();
             assert!(text.contains(&format!("<Code>{code}</Code>")), "{text}");
             assert!(text.contains(&format!("{}: {}\r\n", proto::OUTCOME, outcome.as_str())), "{text}");
