@@ -323,26 +323,22 @@ impl Server {
         let computes = options.faults.is_some() || options.compat.iter().any(|at| at.api.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let metrics = Metrics::new(workers, compute.as_ref().map(|pool| Arc::clone(&pool.meters)));
-        let faults = options.faults.clone().map(Faults::new);
-        let (draining, _) = watch::channel(false);
-        let drains = AtomicBool::new(false);
         let budget = Arc::new(Budget::new(options.memory_budget));
         tiers.count_in(&budget);
-        let refused_connections = AtomicUsize::new(0);
         let shared = Arc::new(Shared {
-            options,
             connections,
             tiers,
             metrics,
             budget,
             batch_reads: Semaphore::new(BATCH_READS_MAX),
             compute,
-            refused_connections,
+            refused_connections: AtomicUsize::new(0),
             accept_failures: Mutex::default(),
             handshake_failures: Mutex::default(),
-            faults,
-            draining,
-            drains,
+            faults: options.faults.clone().map(Faults::new),
+            draining: watch::channel(false).0,
+            drains: AtomicBool::new(false),
+            options,
         });
         let mut workers = Vec::new();
         for (index, (listeners, metrics)) in listeners.into_iter().zip(&shared.metrics.workers).enumerate() {
