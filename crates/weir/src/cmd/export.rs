@@ -9,7 +9,6 @@ use super::progress::Progress;
 use kv::Error;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -47,26 +46,26 @@ pub(crate) struct Args {
 
 /// A line of a list, which becomes one of the output.
 #[derive(Deserialize, Serialize)]
-struct Line<'l> {
+struct Line {
     #[serde(skip_deserializing, default = "put")]
     op: &'static str,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    key: Option<Cow<'l, str>>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    key_b64: Option<Cow<'l, str>>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    value: Option<Cow<'l, str>>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    value_b64: Option<Cow<'l, str>>,
-    #[serde(borrow, skip_serializing_if = "is_usual", rename = "type")]
-    content_type: Option<Cow<'l, str>>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    encoding: Option<Cow<'l, str>>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    expires: Option<Cow<'l, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_b64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_b64: Option<String>,
+    #[serde(skip_serializing_if = "is_usual", rename = "type")]
+    content_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<String>,
     /// Of the last line only, and there it is the only one.
-    #[serde(borrow, skip_serializing)]
-    next: Option<Cow<'l, str>>,
+    #[serde(skip_serializing)]
+    next: Option<String>,
 }
 
 fn put() -> &'static str {
@@ -74,7 +73,7 @@ fn put() -> &'static str {
 }
 
 /// Whether a value without a content type has this one.
-fn is_usual(content_type: &Option<Cow<'_, str>>) -> bool {
+fn is_usual(content_type: &Option<String>) -> bool {
     content_type.as_deref().is_none_or(|stored| stored == kv::CONTENT_TYPE_DEFAULT)
 }
 
@@ -133,10 +132,10 @@ fn export(
         let mut keys = 0;
         let mut end = None;
         for line in page.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let line: Line<'_> = serde_json::from_slice(line)
+            let line: Line = serde_json::from_slice(line)
                 .map_err(|error| Error::new(format_args!("the server sent no list: {error}")))?;
             match line {
-                Line { key: None, key_b64: None, next, .. } => end = Some(next.map(Cow::into_owned)),
+                Line { key: None, key_b64: None, next, .. } => end = Some(next),
                 line => {
                     keys += 1;
                     write_line(out, &line)?;

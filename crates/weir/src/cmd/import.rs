@@ -12,7 +12,6 @@ use kv::{Error, Timestamp};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::Deserialize;
 use serde_json::json;
-use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
@@ -53,31 +52,24 @@ pub(crate) struct Args {
 /// What a put that is too long for a batch has.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Put<'l> {
-    #[serde(borrow)]
-    op: Cow<'l, str>,
-    #[serde(borrow)]
-    key: Option<Cow<'l, str>>,
-    #[serde(borrow)]
-    key_b64: Option<Cow<'l, str>>,
-    #[serde(borrow)]
-    value: Option<Cow<'l, str>>,
-    #[serde(borrow)]
-    value_b64: Option<Cow<'l, str>>,
-    #[serde(borrow, rename = "type")]
-    content_type: Option<Cow<'l, str>>,
-    #[serde(borrow)]
-    encoding: Option<Cow<'l, str>>,
-    #[serde(borrow)]
-    expires: Option<Cow<'l, str>>,
+struct Put {
+    op: String,
+    key: Option<String>,
+    key_b64: Option<String>,
+    value: Option<String>,
+    value_b64: Option<String>,
+    #[serde(rename = "type")]
+    content_type: Option<String>,
+    encoding: Option<String>,
+    expires: Option<String>,
 }
 
 /// The same, decoded.
-struct Alone<'l> {
+struct Alone {
     key: Vec<u8>,
     value: Vec<u8>,
-    content_type: Option<Cow<'l, str>>,
-    encoding: Option<Cow<'l, str>>,
+    content_type: Option<String>,
+    encoding: Option<String>,
     /// How long it still lives; `None`: it never ends.
     seconds: Option<String>,
 }
@@ -302,7 +294,7 @@ impl Import {
 }
 
 /// What a line has that no batch has room for. The error: why it is refused.
-fn alone(content: &[u8]) -> Result<Alone<'_>, String> {
+fn alone(content: &[u8]) -> Result<Alone, String> {
     let Put { op, key, key_b64, value, value_b64, content_type, encoding, expires } =
         serde_json::from_slice(content).map_err(|error| {
             format!("a line of more than 16 MiB is a put without ttl, if_match and if_none_match: {error}")
@@ -310,16 +302,16 @@ fn alone(content: &[u8]) -> Result<Alone<'_>, String> {
     if op != "put" {
         return Err(format!("it is a {op} of more than 16 MiB"));
     }
-    let bytes = |text: Option<Cow<'_, str>>, encoded: Option<Cow<'_, str>>| match (text, encoded) {
-        (Some(text), None) => Ok(text.into_owned().into_bytes()),
-        (None, Some(encoded)) => STANDARD.decode(&*encoded).map_err(|error| format!("wrong base64: {error}")),
+    let bytes = |text: Option<String>, encoded: Option<String>| match (text, encoded) {
+        (Some(text), None) => Ok(text.into_bytes()),
+        (None, Some(encoded)) => STANDARD.decode(encoded).map_err(|error| format!("wrong base64: {error}")),
         _ => Err("key and value are given once each, as text or in base64".to_owned()),
     };
-    let is_field = |stored: &Cow<'_, str>| stored.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let is_field = |stored: &String| stored.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     if ![&content_type, &encoding].into_iter().flatten().all(is_field) {
         return Err("type and encoding are printable ASCII".to_owned());
     }
-    let seconds = |text: Cow<'_, str>| {
+    let seconds = |text: String| {
         let at = humantime::parse_rfc3339(&text).map_err(|error| format!("wrong expires: {error}"))?;
         Ok::<_, String>(Timestamp::from(at).since(SystemTime::now().into()).as_secs().to_string())
     };
