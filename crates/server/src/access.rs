@@ -193,17 +193,16 @@ impl Access {
 
 /// The field `Authorization`.
 fn authorization<'b>(head: &Head<'_, 'b>) -> Result<&'b [u8], Failure> {
-    let mut found = None;
-    // The length tells it from nearly all others.
-    for (name, field) in head.fields() {
-        if name.len() == AUTHORIZATION.len()
-            && name.eq_ignore_ascii_case(AUTHORIZATION)
-            && found.replace(field).is_some()
-        {
-            return Err(invalid_request("there are two Authorization fields; send one"));
+    let mut found = head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(AUTHORIZATION));
+    match (found.next(), found.next()) {
+        (Some((_, field)), None) => Ok(field),
+        (None, _) => Err(unauthorized(None, "send a token, as in Authorization: Bearer TOKEN")),
+        (Some(_), Some(_)) => {
+            let challenge = "Bearer realm=\"weir\", error=\"invalid_request\"";
+            let failure = Failure::new(400, "bad_header", "there are two Authorization fields; send one");
+            Err(failure.with("WWW-Authenticate", challenge))
         }
     }
-    found.ok_or_else(|| unauthorized(None, "send a token, as in Authorization: Bearer TOKEN"))
 }
 
 /// Looks a token up; with it, until when that need not be done again.
@@ -240,9 +239,4 @@ fn unauthorized(error: Option<&'static str>, what: impl Into<std::borrow::Cow<'s
         }
     };
     Failure::new(401, "unauthorized", what).with("WWW-Authenticate", challenge)
-}
-
-fn invalid_request(what: &'static str) -> Failure {
-    let challenge = "Bearer realm=\"weir\", error=\"invalid_request\"";
-    Failure::new(400, "bad_header", what).with("WWW-Authenticate", challenge)
 }

@@ -227,10 +227,8 @@ fn failed(worker: &Worker, error: &dyn std::fmt::Display) {
 async fn refuse_plain(worker: &Rc<Worker>, stream: TcpStream) {
     ended(worker, Handshake::Failed);
     worker.metrics.counted(None, 400);
-    let mut answer = Vec::new();
-    reply::write_without_tls(&mut answer);
-    // A fresh socket takes this much without waiting.
-    if stream.try_write(&answer).is_ok() {
-        Wire::new(stream, Rc::clone(worker), Duration::ZERO).linger().await;
-    }
+    let mut wire = Wire::new(stream, Rc::clone(worker), Duration::ZERO);
+    reply::write_without_tls(&mut wire.output);
+    // The client may have left.
+    let _ = wire.close().await;
 }
