@@ -278,8 +278,9 @@ async fn together(
         let (condition, intent, unless) = match what {
             What::Get(ReadCondition { only_if, unless, .. }) => (only_if, None, unless),
             What::Write(change, condition) => {
-                let intent = change.intent(tier, &key).await;
-                (condition, Some(intent.map_err(|error| at_line(index, Failure::of_write(error)))?), None)
+                let expires = change.expires(tier).await;
+                let expires = expires.map_err(|error| at_line(index, Failure::of_write(error)))?;
+                (condition, Some(change.intent(&key, expires)), None)
             }
         };
         unknown.push(unless);

@@ -36,22 +36,28 @@ impl Change {
         self
     }
 
-    /// The same for the store. What ends after a time does so by the clock of `tier`.
-    pub(super) async fn intent(self, tier: &Tiered, key: &Key) -> Result<Intent, WriteError> {
+    /// The same for the store, where the row that it makes `expires` then.
+    pub(super) fn intent(self, key: &Key, expires: Option<Timestamp>) -> Intent {
         match self {
-            Change::Put { content_type, content_encoding, expiry, value } => {
-                let expires = match expiry {
-                    Some(Expiry::After(ttl)) => Some(tier.end_after(ttl).await?),
-                    Some(Expiry::At(instant)) => Some(instant),
-                    None => None,
-                };
+            Change::Put { content_type, content_encoding, value, .. } => {
                 let (content_type, content_encoding) = (content_type.as_str(), content_encoding.as_str());
                 let attributes = Attributes { content_type, content_encoding, expires };
                 // Large values are not held twice while the store works: the one that is copied here is dropped.
-                Ok(Intent::Put(Row::with(key, attributes, &value, Version::default())))
+                Intent::Put(Row::with(key, attributes, &value, Version::default()))
             }
-            Change::Touch(ttl) => Ok(Intent::Touch(Some(tier.end_after(ttl).await?))),
-            Change::Delete => Ok(Intent::Delete),
+            Change::Touch(_) => Intent::Touch(expires),
+            Change::Delete => Intent::Delete,
+        }
+    }
+
+    /// When the row ends that it makes, by the clock of `tier`.
+    pub(super) async fn expires(&self, tier: &Tiered) -> Result<Option<Timestamp>, WriteError> {
+        match self {
+            Change::Put { expiry: Some(Expiry::After(ttl)), .. } | Change::Touch(ttl) => {
+                tier.end_after(*ttl).await.map(Some)
+            }
+            Change::Put { expiry: Some(Expiry::At(instant)), .. } => Ok(Some(*instant)),
+            Change::Put { expiry: None, .. } | Change::Delete => Ok(None),
         }
     }
 }
@@ -65,7 +71,10 @@ impl Worker {
         terms: impl Into<WriteTerms>,
     ) -> Result<Made, WriteError> {
         let tier = self.shared.tiers.tier_of(key);
-        let write = async { tier.write(key, change.intent(tier, key).await?, terms).await };
+        let write = async {
+            let expires = change.expires(tier).await?;
+            tier.write(key, change.intent(key, expires), terms).await
+        };
         self.locked(write).await
     }
 }
