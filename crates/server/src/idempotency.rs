@@ -20,17 +20,16 @@ pub(super) fn parse(value: &[u8]) -> Result<Box<[u8]>, Failure> {
 
 /// Digests of a request for `key` with the `Idempotency-Key` `given`: of what has to be the same if it is sent again.
 pub(super) fn of(given: &[u8], key: &[u8], change: &Change, condition: &Precondition) -> Idempotency {
-    let (method, content_type, content_encoding, ttl, value) = match change {
-        Change::Put { content_type, content_encoding, expiry, value } => {
-            ("PUT", content_type.as_str(), content_encoding.as_str(), *expiry, value.as_slice())
+    let (method, content_type, content_encoding, value) = match change {
+        Change::Put { content_type, content_encoding, value, .. } => {
+            ("PUT", content_type.as_str(), content_encoding.as_str(), value.as_slice())
         }
-        Change::Touch(ttl) => ("POST", "", "", Some(Expiry::After(*ttl)), &b""[..]),
-        Change::Delete => ("DELETE", "", "", None, &b""[..]),
+        Change::Touch(_) => ("POST", "", "", &b""[..]),
+        Change::Delete => ("DELETE", "", "", &b""[..]),
     };
-    let ttl = match ttl {
-        Some(Expiry::After(ttl)) => ttl.as_secs(),
-        // Only lines of batches have an instant, whose digest is that of the batch.
-        Some(Expiry::At(_)) | None => 0,
+    let ttl = match change {
+        Change::Put { expiry: Some(Expiry::After(ttl)), .. } | Change::Touch(ttl) => ttl.as_secs(),
+        _ => 0,
     };
     let condition = format!("{condition:?}");
     let parts = [
