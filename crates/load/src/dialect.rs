@@ -4,12 +4,15 @@
 //! judges by the rules.
 
 use super::mix::Operation;
+use super::piece::{Placeholder, names};
 use super::statuses::Statuses;
+use http::HeaderName;
 use kv::{line_number, named, one_line};
 use regex::bytes::Regex;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -76,8 +79,9 @@ impl Dialect {
 
     /// Whether a request of `operation` names its key. What does not can neither be preloaded nor verified.
     pub fn names_key(&self, operation: Operation) -> bool {
-        let is_key = |(_, gap): &(&str, _)| matches!(gap, Some(Placeholder::Key | Placeholder::KeyBase64));
-        self.form(operation).is_some_and(|form| form.requested().flat_map(pieces).any(|piece| is_key(&piece)))
+        let is_key = |(_, gap)| matches!(gap, Placeholder::Key | Placeholder::KeyBase64);
+        let has_key = |text: &str| gaps(text.as_bytes()).any(is_key);
+        self.form(operation).is_some_and(|form| form.requested().any(has_key))
     }
 
     /// Whether the answer to a read has the value of the key that was asked for.
@@ -195,31 +199,6 @@ impl Default for &'static OperationTemplate {
     }
 }
 
-/// What replaces a placeholder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placeholder {
-    Key,
-    KeyBase64,
-    Value,
-    ValueBase64,
-    /// How many primes.
-    Count,
-    /// The text to be hashed.
-    Text,
-    /// What the server must make of it.
-    Hash,
-    /// What a read said of the value that it found.
-    Version,
-    /// How long the body is: not for dialects, but for the header that says it.
-    BodyBytes,
-    /// Of requests that are no operation on keys: a value of a file, by its column.
-    Column(usize),
-    /// A random UUID; the number tells apart those of one request.
-    Uuid(u64),
-    /// A whole number from the first to the second; the third tells apart those of one request.
-    Int(u64, u64, u64),
-}
-
 /// Every placeholder as it is written between braces, the operations in whose requests it may be, and those in whose expected
 /// answers.
 const PLACEHOLDERS: &[(&str, Placeholder, &[Operation], &[Operation])] = &[
@@ -231,7 +210,6 @@ const PLACEHOLDERS: &[(&str, Placeholder, &[Operation], &[Operation])] = &[
     ("count", Placeholder::Count, &[Operation::ComputePrime], &[Operation::ComputePrime]),
     ("text", Placeholder::Text, &[Operation::ComputeHash], &[]),
     ("hash", Placeholder::Hash, &[], &[Operation::ComputeHash]),
-    ("body_bytes", Placeholder::BodyBytes, &[], &[]),
 ];
 
 const VALUED: &[Operation] = &[Operation::Put, Operation::PutIfAbsent, Operation::PutIfMatch];
@@ -244,26 +222,15 @@ const KEYED: &[Operation] = &[
     Operation::DeleteIfMatch,
 ];
 
-/// The texts of a template, each with the gap behind it; braces around anything else are text.
-pub(super) fn pieces(template: &str) -> Vec<(&str, Option<Placeholder>)> {
-    let mut pieces = Vec::new();
-    let mut done = 0;
-    for (start, name) in placeholders(template) {
-        if let Some((_, gap, ..)) = PLACEHOLDERS.iter().find(|(known, ..)| *known == name) {
-            pieces.push((&template[done..start], Some(*gap)));
-            done = start + name.len() + "{}".len();
-        }
-    }
-    pieces.push((&template[done..], None));
-    pieces
-}
+/// What looks like a placeholder: a word in braces. JSON has none, as its names are quoted.
+static WORD: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?-u)\{(\w+)\}").expect("a constant that parses"));
 
-/// What looks like a placeholder, and where: a word in braces. JSON has none, as its names are quoted.
-fn placeholders(template: &str) -> impl Iterator<Item = (usize, &str)> {
-    template.match_indices('{').filter_map(move |(start, _)| {
-        let (name, _) = template[start + 1..].split_once('}')?;
-        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        (!name.is_empty() && name.bytes().all(is_word)).then_some((start, name))
+/// Where the placeholders of a template are; braces around anything else are text.
+pub(super) fn gaps(template: &[u8]) -> impl Iterator<Item = (Range<usize>, Placeholder)> {
+    names(&WORD, template).filter_map(|(gap, name)| {
+        let (_, placeholder, ..) = PLACEHOLDERS.iter().find(|(known, ..)| *known == name)?;
+        Some((gap, *placeholder))
     })
 }
 
@@ -423,11 +390,12 @@ impl OperationTemplate {
         if absent_texts.clone().any(String::is_empty) {
             return fail("has an empty absent_if or absent_unless".into(), "write a text, or leave it out");
         }
-        if error_begins.as_ref().is_some_and(|text| text.is_empty() || pieces(text).len() > 1) {
+        let has_gap = |text: &String| gaps(text.as_bytes()).next().is_some();
+        if error_begins.as_ref().is_some_and(|text| text.is_empty() || has_gap(text)) {
             let what = "has an empty error_begins, or one with a placeholder".into();
             return fail(what, "write a text that is the same for every key");
         }
-        if absent_texts.any(|text| pieces(text).len() > 1) {
+        if absent_texts.any(has_gap) {
             let what = "has a placeholder in absent_if or absent_unless".into();
             return fail(what, "write a text that is the same for every key");
         }
@@ -438,7 +406,8 @@ impl OperationTemplate {
                 .map(|(name, _, asked, answered)| (*name, if in_answer { answered } else { asked }));
             let known = rows.filter(|(_, operations)| operations.contains(&operation)).map(|(name, _)| name);
             let known: Vec<&str> = known.collect();
-            if let Some((_, name)) = placeholders(template).find(|(_, name)| !known.contains(name)) {
+            if let Some((_, name)) = names(&WORD, template.as_bytes()).find(|(_, name)| !known.contains(name))
+            {
                 let hint = format!("expected one of: {{{}}}", known.join("}, {"));
                 return fail(format!("unknown placeholder {{{name}}}"), &hint);
             }
@@ -449,8 +418,7 @@ impl OperationTemplate {
 
 /// Whether a header may be called so.
 pub(super) fn is_field_name(name: &str) -> bool {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty() && name.bytes().all(is_token)
+    HeaderName::from_bytes(name.as_bytes()).is_ok()
 }
 
 /// The statuses that mean success unless a dialect says otherwise.
@@ -509,17 +477,14 @@ mod tests {
     #[test]
     fn templates_fall_into_texts_and_gaps() {
         for (template, expected) in [
-            ("/", vec![("/", None)]),
-            ("/GET/{key}.txt", vec![("/GET/", Some(Placeholder::Key)), (".txt", None)]),
-            ("{value}", vec![("", Some(Placeholder::Value)), ("", None)]),
-            (
-                "{\"key\":\"{key_base64}\"}",
-                vec![("{\"key\":\"", Some(Placeholder::KeyBase64)), ("\"}", None)],
-            ),
-            ("{}{ key}{key", vec![("{}{ key}{key", None)]),
-            ("{{key}}", vec![("{", Some(Placeholder::Key)), ("}", None)]),
+            ("/", vec![]),
+            ("/GET/{key}.txt", vec![(5..10, Placeholder::Key)]),
+            ("{value}", vec![(0..7, Placeholder::Value)]),
+            ("{\"key\":\"{key_base64}\"}", vec![(8..20, Placeholder::KeyBase64)]),
+            ("{}{ key}{key", vec![]),
+            ("{{key}}", vec![(1..6, Placeholder::Key)]),
         ] {
-            assert_eq!(pieces(template), expected, "{template}");
+            assert_eq!(gaps(template.as_bytes()).collect::<Vec<_>>(), expected, "{template}");
         }
     }
 

@@ -66,7 +66,7 @@ pub struct Body(pub Vec<u8>);
 pub struct BodyPattern(Regex);
 
 /// A request to a service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct HttpRequest {
     /// In reports: method and path.
     pub(super) name: String,

@@ -1,15 +1,17 @@
-//! The templates of a dialect, compiled once per run: constant bytes, and what follows them.
+//! The templates of requests, compiled once per run: constant bytes, and what follows them.
 //!
 //! Knows what replaces a placeholder, not how it is written: `request` does.
 
-use super::dialect::{self, OperationTemplate, Placeholder};
+use super::dialect::{self, OperationTemplate};
+use super::header::Header;
 use super::http_request::HttpRequest;
-use super::piece::Piece;
+use super::piece::{Piece, Placeholder};
 use super::target::Target;
-use super::variables;
+use super::variables::Variables;
 use super::{Connect, Plan};
+use std::ops::Range;
 
-/// The template of an operation, compiled.
+/// The template of a request, compiled.
 pub(super) struct CompiledTemplate {
     pub(super) form: &'static OperationTemplate,
     pub(super) is_head: bool,
@@ -24,41 +26,23 @@ pub(super) struct CompiledTemplate {
 
 impl CompiledTemplate {
     /// Of an operation on keys of `target`.
-    pub(super) fn new(
+    pub(super) fn of_operation(
         form: &'static OperationTemplate,
         plan: &Plan,
         target: &Target,
         connect: Connect,
     ) -> CompiledTemplate {
-        let key_prefix = &plan.workload().key_prefix;
-        let body = form.body.as_deref().unwrap_or_default();
-        let line = format!("{} {}", form.method, form.path);
-        let mut rest = " HTTP/1.1\r\n".to_owned();
         // The plan was checked.
-        for header in plan.http.all_headers(target).unwrap_or_default() {
-            rest.extend([&header.name, ": ", &header.value, "\r\n"]);
-        }
-        for (name, value) in &form.headers {
-            rest.extend([name, ": ", value, "\r\n"]);
-        }
-        if connect == Connect::Each {
-            rest += "Connection: close\r\n";
-        }
-        if form.body.is_some() {
-            rest += "Content-Length: {body_bytes}\r\n";
-        }
-        rest.extend(["\r\n", body]);
-        let bytes = cut(&[(&line, true), (&rest, false)], key_prefix);
-        let proof = cut(&[(&form.proof, false)], key_prefix);
-        let body = cut(&[(body, false)], key_prefix);
-        CompiledTemplate {
-            form,
-            is_head: false,
-            bytes,
-            body_bytes: body.iter().map(|piece| piece.text.len()).sum(),
-            body_placeholders: body.iter().filter_map(|piece| piece.placeholder).collect(),
-            proof,
-        }
+        let mut headers = plan.http.all_headers(target).unwrap_or_default();
+        let own = form.headers.iter();
+        headers.extend(own.map(|(name, value)| Header { name: name.clone(), value: value.clone() }));
+        let (method, path) = (form.method.clone(), form.path.clone());
+        let body = form.body.clone().map(String::into_bytes);
+        let request = HttpRequest { method, path, headers, body, ..HttpRequest::default() };
+        let key_prefix = &plan.workload().key_prefix;
+        let cut = |text: &[u8], is_target| cut(text, is_target, key_prefix, dialect::gaps(text));
+        let proof = cut(form.proof.as_bytes(), false);
+        CompiledTemplate { proof, ..CompiledTemplate::new(form, &request, connect, cut) }
     }
 
     /// Of any other request. Its placeholders are those of `variables`, in the file of values with these `columns`.
@@ -68,29 +52,39 @@ impl CompiledTemplate {
         columns: &[String],
         connect: Connect,
     ) -> CompiledTemplate {
+        let mut variables = Variables::new(columns);
+        let cut = |text: &[u8], is_target| cut(text, is_target, "", variables.gaps(text));
+        CompiledTemplate::new(form, request, connect, cut)
+    }
+
+    /// Of a request whose parts `cut` makes pieces of; it is told which part is the target.
+    fn new(
+        form: &'static OperationTemplate,
+        request: &HttpRequest,
+        connect: Connect,
+        mut cut: impl FnMut(&[u8], bool) -> Vec<Piece>,
+    ) -> CompiledTemplate {
+        let HttpRequest { method, path, headers, body, .. } = request;
         let mut rest = " HTTP/1.1\r\n".to_owned();
-        for header in &request.headers {
-            rest.extend([&header.name, ": ", &header.value, "\r\n"]);
+        for Header { name, value } in headers {
+            rest.extend([name, ": ", value, "\r\n"]);
         }
         if connect == Connect::Each {
             rest += "Connection: close\r\n";
         }
-        let target = format!("{} {}", request.method, request.path);
-        let mut variables = variables::Cutter::new(columns);
-        let mut bytes = variables.cut(target.as_bytes(), true);
-        join(&mut bytes, variables.cut(rest.as_bytes(), false));
-        let body = request.body.as_deref().map(|body| variables.cut(body, false));
+        let mut bytes = cut(format!("{method} {path}").as_bytes(), true);
+        join(&mut bytes, cut(rest.as_bytes(), false));
         let plain = |text: &str| Piece { text: text.into(), ..Piece::default() };
         if body.is_some() {
             let length = Piece { placeholder: Some(Placeholder::BodyBytes), ..plain("Content-Length: ") };
             join(&mut bytes, vec![length, plain("\r\n")]);
         }
         join(&mut bytes, vec![plain("\r\n")]);
-        let body = body.unwrap_or_default();
+        let body = body.as_ref().map_or_else(Vec::new, |body| cut(body, false));
         let body_bytes = body.iter().map(|piece| piece.text.len()).sum();
         let body_placeholders = body.iter().filter_map(|piece| piece.placeholder).collect();
         join(&mut bytes, body);
-        let is_head = request.method == "HEAD";
+        let is_head = method == "HEAD";
         CompiledTemplate { form, is_head, bytes, body_bytes, body_placeholders, proof: Vec::new() }
     }
 }
@@ -105,22 +99,28 @@ fn join(pieces: &mut Vec<Piece>, more: Vec<Piece>) {
     }
 }
 
-/// Cuts templates that follow one another into as few pieces as can be. In a target (`true`) what is no number is
-/// percent-encoded; prefixes of keys need no encoding.
-fn cut(templates: &[(&str, bool)], key_prefix: &str) -> Vec<Piece> {
-    use Placeholder::{Key, KeyBase64, Value, ValueBase64, Version};
-    let mut pieces: Vec<Piece> = Vec::new();
-    for (template, is_target) in templates {
-        for (text, placeholder) in dialect::pieces(template) {
-            let prefix = if placeholder == Some(Key) { key_prefix } else { "" };
-            let mut last = pieces.pop_if(|last| last.placeholder.is_none()).unwrap_or_default();
-            last.text.extend([text, prefix].concat().bytes());
-            last.placeholder = placeholder;
-            last.percent =
-                *is_target && matches!(placeholder, Some(KeyBase64 | Value | ValueBase64 | Version));
-            pieces.push(last);
-        }
+/// Cuts a part of a request at its gaps. In a target what is no number is percent-encoded; prefixes of keys need no encoding.
+fn cut(
+    text: &[u8],
+    is_target: bool,
+    key_prefix: &str,
+    gaps: impl IntoIterator<Item = (Range<usize>, Placeholder)>,
+) -> Vec<Piece> {
+    use Placeholder::{Column, Key, KeyBase64, Value, ValueBase64, Version};
+    let mut pieces = Vec::new();
+    let mut done = 0;
+    for (gap, placeholder) in gaps {
+        let prefix = if placeholder == Key { key_prefix } else { "" };
+        pieces.push(Piece {
+            text: [&text[done..gap.start], prefix.as_bytes()].concat(),
+            placeholder: Some(placeholder),
+            percent: is_target
+                && matches!(placeholder, KeyBase64 | Value | ValueBase64 | Version | Column(_)),
+        });
+        done = gap.end;
     }
-    pieces.pop_if(|last| last.text.is_empty() && last.placeholder.is_none());
+    if done < text.len() {
+        pieces.push(Piece { text: text[done..].to_vec(), ..Piece::default() });
+    }
     pieces
 }

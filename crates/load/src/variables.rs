@@ -3,42 +3,40 @@
 //! What a variable stands for follows from the seed of the run and the number of the request, so that the same seed gives the same
 //! requests.
 
-use super::dialect::Placeholder;
 use super::draw::below;
-use super::piece::Piece;
+use super::piece::{Placeholder, names};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use regex::bytes::Regex;
+use std::ops::Range;
+use std::sync::LazyLock;
 
 /// How long a UUID is as text.
 pub(super) const UUID_BYTES: usize = 36;
 
-/// Cuts the parts of one request into pieces.
-pub(super) struct Cutter<'c> {
+/// What looks like a variable. Other braces are text.
+static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?-u)\{\{ *([\w:.-](?:[\w:. -]*[\w:.-])?) *\}\}").expect("a constant that parses")
+});
+
+/// The variables of one request.
+pub(super) struct Variables<'c> {
     columns: &'c [String],
-    /// Variables so far that are drawn.
+    /// Those so far that are drawn.
     drawn: u64,
 }
 
-impl<'c> Cutter<'c> {
-    pub(super) fn new(columns: &'c [String]) -> Cutter<'c> {
-        Cutter { columns, drawn: 0 }
+impl<'c> Variables<'c> {
+    pub(super) fn new(columns: &'c [String]) -> Variables<'c> {
+        Variables { columns, drawn: 0 }
     }
 
-    /// The pieces of a part. In a target (`true`), values are percent-encoded.
-    pub(super) fn cut(&mut self, text: &[u8], is_target: bool) -> Vec<Piece> {
-        let mut pieces = Vec::new();
-        let mut done = 0;
-        for (start, end, name) in names(text) {
-            // The request was checked.
-            let Ok(placeholder) = self.placeholder(name) else { continue };
-            let percent = is_target && matches!(placeholder, Placeholder::Column(_));
-            pieces.push(Piece { text: text[done..start].to_vec(), placeholder: Some(placeholder), percent });
-            done = end;
-        }
-        if done < text.len() {
-            pieces.push(Piece { text: text[done..].to_vec(), ..Piece::default() });
-        }
-        pieces
+    /// Where those of its next part are.
+    pub(super) fn gaps(&mut self, text: &[u8]) -> Vec<(Range<usize>, Placeholder)> {
+        // The request was checked.
+        let known =
+            names(&VARIABLE, text).filter_map(|(gap, name)| Some((gap, self.placeholder(name).ok()?)));
+        known.collect()
     }
 
     fn placeholder(&mut self, name: &str) -> Result<Placeholder, String> {
@@ -68,8 +66,8 @@ pub(super) fn check(text: &[u8], columns: &[String]) -> Result<(), String> {
             column.escape_debug()
         ));
     }
-    let mut cutter = Cutter::new(columns);
-    names(text).try_for_each(|(.., name)| cutter.placeholder(name).map(drop))
+    let mut variables = Variables::new(columns);
+    names(&VARIABLE, text).try_for_each(|(_, name)| variables.placeholder(name).map(drop))
 }
 
 fn unknown(name: &str, columns: &[String]) -> String {
@@ -83,39 +81,13 @@ fn unknown(name: &str, columns: &[String]) -> String {
 
 /// Whether a variable can be called so.
 fn is_name(text: &str) -> bool {
-    text.trim() == text && text.bytes().all(|byte| is_of_name(&byte))
-}
-
-fn is_of_name(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"_-:. ".contains(byte)
+    text.trim() == text && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-:. ".contains(&byte))
 }
 
 /// The columns whose values stand in a part.
 pub(super) fn columns_in(text: &[u8], columns: &[String]) -> Vec<usize> {
     let place = |name: &str| columns.iter().position(|column| column == name);
-    names(text).filter_map(|(.., name)| place(name)).collect()
-}
-
-/// What looks like a variable: where it begins and ends, and its name. Other braces are text.
-fn names(text: &[u8]) -> impl Iterator<Item = (usize, usize, &str)> {
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        while let Some(start) = memchr::memmem::find(&text[from..], b"{{").map(|at| from + at) {
-            let rest = &text[start + 2..];
-            let end = memchr::memmem::find(rest, b"}}");
-            let name = end.map(|end| &rest[..end]).filter(|name| name.iter().all(is_of_name));
-            let name = name
-                .and_then(|name| std::str::from_utf8(name).ok())
-                .map(str::trim)
-                .filter(|name| !name.is_empty());
-            if let (Some(name), Some(end)) = (name, end) {
-                from = start + 2 + end + 2;
-                return Some((start, from, name));
-            }
-            from = start + 1;
-        }
-        None
-    })
+    names(&VARIABLE, text).filter_map(|(_, name)| place(name)).collect()
 }
 
 /// What a drawn variable of a request is drawn from.
@@ -153,10 +125,14 @@ mod tests {
 
     fn shown(text: &str, columns: &[&str]) -> String {
         let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
-        let pieces = Cutter::new(&columns).cut(text.as_bytes(), true);
-        let piece =
-            |piece: &Piece| format!("{}{:?} ", String::from_utf8_lossy(&piece.text), piece.placeholder);
-        pieces.iter().map(piece).collect()
+        let mut shown = String::new();
+        let mut done = 0;
+        for (gap, placeholder) in Variables::new(&columns).gaps(text.as_bytes()) {
+            shown += &format!("{}{:?} ", &text[done..gap.start], Some(placeholder));
+            done = gap.end;
+        }
+        let rest = &text[done..];
+        if rest.is_empty() { shown } else { format!("{shown}{rest}None ") }
     }
 
     #[test]

@@ -5,12 +5,12 @@
 
 mod origin;
 
-use super::dialect::{KEPT_BYTES_MAX, OperationTemplate, Placeholder};
+use super::dialect::{KEPT_BYTES_MAX, OperationTemplate};
 use super::encode::{base64_bytes, write_base64, write_percent};
 use super::history::Watch;
 use super::keys::RequestSpec;
 use super::mix::Operation;
-use super::piece::Piece;
+use super::piece::{Piece, Placeholder};
 use super::pieces::CompiledTemplate;
 use super::value_size::Sizes;
 use super::values::Values;
@@ -101,7 +101,7 @@ impl Requests {
         let forms = plan.urls.iter().map(|target| match plan.is_key_value() {
             true => Operation::ALL
                 .map(|operation| plan.dialect().form(operation))
-                .map(|form| form.map(|form| CompiledTemplate::new(form, plan, target, connect)))
+                .map(|form| form.map(|form| CompiledTemplate::of_operation(form, plan, target, connect)))
                 .into(),
             false => {
                 // The plan was checked.

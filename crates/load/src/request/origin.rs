@@ -3,10 +3,9 @@
 //! It is made again as it was when it was written, and compared; how, `request` knows.
 
 use super::{Request, Requests, SlotValues};
-use crate::dialect::Placeholder;
 use crate::encode::{base64_bytes, read_base64};
 use crate::mix::Operation;
-use crate::piece::Piece;
+use crate::piece::{Piece, Placeholder};
 use crate::verify::{MARK_BYTES, Mark};
 use memchr::memmem;
 
