@@ -40,6 +40,7 @@ mod client;
 mod http2;
 mod timer;
 mod reactor;
+mod status_counts;
 mod seconds;
 mod samples;
 mod recorder;

@@ -381,7 +381,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         stalled_secs: tally.stalled().map(|time| time.as_secs_f64()),
         last_success_secs: tally.last_success.map(|time| time.as_secs_f64()),
         last_connection_fault_secs: tally.last_connection_fault.map(|time| time.as_secs_f64()),
-        statuses: tally.statuses(),
+        statuses: tally.statuses.report(),
         verify: plan.verify.to_string(),
         verified: tally.verified,
         connects: tally.connects,

@@ -85,7 +85,7 @@ impl Recorder {
         }
         self.last_end = Some(attempt.until);
         self.tally.attempts[attempt.kind] += 1;
-        self.tally.count_status(status);
+        self.tally.statuses.count(status, 1);
         match attempt.result {
             Ok(success) => {
                 self.last_success = Some(attempt.until);
@@ -365,7 +365,7 @@ mod tests {
             recorder.record(&Attempt { is_complete: false, ..over(Err(fault)) });
         }
         let tally = recorder.into_tally();
-        assert_eq!((tally.statuses(), tally.attempts()), (BTreeMap::from([("200".into(), 1)]), 5));
+        assert_eq!((tally.statuses.report(), tally.attempts()), (BTreeMap::from([("200".into(), 1)]), 5));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use super::Observer;
 use super::samples::Samples;
 use super::stages::Offered;
+use super::status_counts::StatusCounts;
 use kv::proto::{Bins, LoadEvent, SecondReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,8 +24,7 @@ pub(super) struct Second {
     successes: u64,
     /// Requests of an open loop that were sent.
     sent: u64,
-    /// Complete answers by status; few differ.
-    statuses: Vec<(u16, u64)>,
+    statuses: StatusCounts,
     /// Of all attempts.
     latency: Samples,
 }
@@ -36,7 +36,7 @@ impl Second {
             number,
             successes: 0,
             sent: 0,
-            statuses: Vec::new(),
+            statuses: StatusCounts::default(),
             latency: Samples::new(SIGNIFICANT_DIGITS),
         }
     }
@@ -45,23 +45,15 @@ impl Second {
     #[inline]
     fn record(&mut self, latency_ns: u64, success: bool, status: u16) {
         self.successes += u64::from(success);
-        self.count(status, 1);
+        self.statuses.count(status, 1);
         self.latency.record(latency_ns);
-    }
-
-    #[inline]
-    fn count(&mut self, status: u16, more: u64) {
-        match self.statuses.iter_mut().find(|(known, _)| *known == status) {
-            Some((_, count)) => *count += more,
-            None => self.statuses.push((status, more)),
-        }
     }
 
     /// Takes over what somebody else saw in the same bin, or what was seen in a bin of this second.
     fn add(&mut self, other: &Second) {
         self.successes += other.successes;
         self.sent += other.sent;
-        other.statuses.iter().for_each(|(status, count)| self.count(*status, *count));
+        self.statuses.add(&other.statuses);
         self.latency.add(&other.latency);
     }
 
@@ -78,12 +70,6 @@ impl Second {
             latency_us_max: latency.us_max,
             backlog: None,
         }
-    }
-
-    /// How often each status was answered; without an answer there is none.
-    fn statuses(&self) -> BTreeMap<String, u64> {
-        let answered = self.statuses.iter().filter(|(status, _)| *status > 0);
-        answered.map(|(status, count)| (status.to_string(), *count)).collect()
     }
 }
 
@@ -205,7 +191,7 @@ impl TimeSeries {
         if number >= 0 {
             self.seconds.push(report);
         }
-        observer(LoadEvent::Second { second: number, report, statuses: second.statuses() });
+        observer(LoadEvent::Second { second: number, report, statuses: second.statuses.report() });
     }
 
     /// How many requests are due and not sent when this many bins of the window are over.

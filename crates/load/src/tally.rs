@@ -6,14 +6,11 @@ use super::fault::Fault;
 use super::mix::Operation;
 use super::plan::Kind;
 use super::samples::Samples;
+use super::status_counts::StatusCounts;
 use kv::proto::{Bucket, FailureExample, Latency, OperationReport, ScheduleReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// The lowest status, and how many there are.
-const STATUS_MIN: u16 = 100;
-const STATUSES: usize = 500;
 
 /// An age says of a latency only that it is longer. Nearly all requests that end the window in a server that answers are younger than this
 /// share of the latencies is long, so that those that are older tell of one that does not.
@@ -33,8 +30,7 @@ pub(super) struct Tally {
     pub(super) successes: Vec<Samples>,
     /// Attempts, by the same.
     pub(super) attempts: Vec<u64>,
-    /// Complete answers by their status less 100.
-    pub(super) statuses: Vec<u64>,
+    pub(super) statuses: StatusCounts,
     pub(super) failures: Samples,
     /// By `fault as usize`.
     pub(super) faults: [u64; Fault::ALL.len()],
@@ -94,7 +90,6 @@ impl Tally {
             open: open.then(Open::default),
             successes: vec![Samples::default(); kinds],
             attempts: vec![0; kinds],
-            statuses: vec![0; STATUSES],
             ..Tally::default()
         }
     }
@@ -112,7 +107,7 @@ impl Tally {
         let add = |(mine, theirs): (&mut u64, &u64)| *mine += theirs;
         self.attempts.iter_mut().zip(&other.attempts).for_each(add);
         self.faults.iter_mut().zip(&other.faults).for_each(add);
-        self.statuses.iter_mut().zip(&other.statuses).for_each(add);
+        self.statuses.add(&other.statuses);
         for example in &other.examples {
             if !self.examples.iter().any(|known| known.class == example.class) {
                 self.examples.push(example.clone());
@@ -144,14 +139,6 @@ impl Tally {
         let class = fault.name();
         if !self.examples.iter().any(|known| known.class == class) {
             self.examples.push(FailureExample { class: class.to_owned(), ..example() });
-        }
-    }
-
-    /// Counts the status of a complete answer; 0 is none.
-    #[inline]
-    pub(super) fn count_status(&mut self, status: u16) {
-        if let Some(count) = self.statuses.get_mut(usize::from(status.wrapping_sub(STATUS_MIN))) {
-            *count += 1;
         }
     }
 
@@ -252,12 +239,6 @@ impl Tally {
             }
         };
         kinds.iter().map(report).collect()
-    }
-
-    /// How often each status was answered.
-    pub(super) fn statuses(&self) -> BTreeMap<String, u64> {
-        let counted = self.statuses.iter().enumerate().filter(|(_, count)| **count > 0);
-        counted.map(|(place, count)| ((place as u16 + STATUS_MIN).to_string(), *count)).collect()
     }
 
     /// The failures by class, those that happened.
