@@ -281,7 +281,7 @@ impl Driver for Measured<'_> {
     }
 
     fn failed(&mut self, fault: Fault, request: &Request, status: u16, received: &[u8]) {
-        self.recorder.failed(fault, || failure::example(fault, request, status, received));
+        self.recorder.tally.keep_example(fault.name(), || failure::example(fault, request, status, received));
     }
 
     fn done(&mut self, _index: usize, attempt: &Attempt) {
@@ -296,7 +296,7 @@ impl Driver for Measured<'_> {
 
     fn should_continue(&mut self, now: Instant) -> bool {
         self.update_end();
-        for second in self.recorder.past(now) {
+        for second in self.recorder.current.take_past(now) {
             // The receiver is gone only if another thread failed.
             let _ = self.sender.send((self.thread, Ok(FromThread::Second(second))));
         }
@@ -306,7 +306,8 @@ impl Driver for Measured<'_> {
             if now >= end {
                 let (cpu_at_end, delay_at_end) = thread_usage();
                 let delay = delay_at_end.zip(delay).map(|(end, start)| end.saturating_sub(start));
-                self.recorder.used(cpu_at_end.saturating_sub(cpu), delay);
+                let tally = &mut self.recorder.tally;
+                (tally.cpu, tally.run_delay) = (cpu_at_end.saturating_sub(cpu), delay);
                 return false;
             }
         }

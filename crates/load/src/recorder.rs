@@ -6,11 +6,9 @@ use super::Plan;
 use super::answer::Success;
 use super::attempt::{Attempt, Connection};
 use super::client::State;
-use super::fault::Fault;
 use super::schedule::Schedule;
-use super::seconds::{Current, Second};
+use super::seconds::Current;
 use super::tally::Tally;
-use kv::proto::FailureExample;
 use std::time::{Duration, Instant};
 
 /// The measured part of a run.
@@ -45,12 +43,10 @@ impl Window {
 pub(super) struct Recorder {
     /// Its end may be moved to an instant behind which nothing was counted yet.
     pub(super) window: Window,
-    tally: Tally,
+    pub(super) tally: Tally,
     /// Until when requests in flight are counted.
     in_flight_until: Instant,
-    /// The second that goes on, and those that are past and not taken yet.
-    current: Current,
-    past: Vec<Second>,
+    pub(super) current: Current,
     /// When a request ended last, when one succeeded last, and when a connection failed last.
     last_end: Option<Instant>,
     last_success: Option<Instant>,
@@ -65,7 +61,6 @@ impl Recorder {
             tally: Tally::new(open, kinds),
             in_flight_until: begun,
             current: Current::new(window.start, begun, bin),
-            past: Vec::new(),
             last_end: None,
             last_success: None,
             last_connection_fault: None,
@@ -77,8 +72,7 @@ impl Recorder {
         let latency_ns = attempt.until.duration_since(attempt.since).as_nanos() as u64;
         // The head of an answer of which the rest never came is no answer.
         let status = if attempt.is_complete { attempt.status } else { 0 };
-        let said = (attempt.result.is_ok(), status);
-        self.current.record(attempt.until, latency_ns, said, &mut self.past);
+        self.current.record(attempt.until, latency_ns, attempt.result.is_ok(), status);
         if !self.window.holds(attempt.until) {
             self.cut_off([attempt.since, attempt.sent], attempt.until);
             return;
@@ -158,11 +152,6 @@ impl Recorder {
         }
     }
 
-    /// Keeps a request that failed, if it is the first of its class.
-    pub(super) fn failed(&mut self, fault: Fault, example: impl FnOnce() -> FailureExample) {
-        self.tally.keep_example(fault, example);
-    }
-
     /// This many requests were in flight from the last call until `now`.
     pub(super) fn in_flight(&mut self, now: Instant, requests: u32) {
         let time = self.window.overlap(self.in_flight_until, now);
@@ -173,7 +162,7 @@ impl Recorder {
     /// Counts a request of an open loop that was due at `intended` and is `sent` over a connection that was free since `free_since`.
     pub(super) fn launched(&mut self, intended: Instant, free_since: Instant, sent: Instant) {
         let Some(open) = &mut self.tally.open else { return };
-        self.current.launched(sent, &mut self.past);
+        self.current.launched(sent);
         if sent < self.window.start {
             return;
         }
@@ -214,17 +203,6 @@ impl Recorder {
         });
     }
 
-    /// The seconds that are past at `now` and were not taken before.
-    pub(super) fn past(&mut self, now: Instant) -> std::vec::Drain<'_, Second> {
-        self.current.pass(now, &mut self.past);
-        self.past.drain(..)
-    }
-
-    /// Counts what the thread used in the window: processor time, and the time it waited for a core.
-    pub(super) fn used(&mut self, cpu: Duration, run_delay: Option<Duration>) {
-        (self.tally.cpu, self.tally.run_delay) = (cpu, run_delay);
-    }
-
     /// What was counted in the window, by one thread.
     pub(super) fn into_tally(self) -> Tally {
         let ago = |at: Option<Instant>| at.map(|at| self.window.end.saturating_duration_since(at));
@@ -238,6 +216,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::Fault;
     use crate::mix::Operation;
     use crate::pacing::Pacing;
     use crate::plan::Kind;

@@ -10,6 +10,7 @@ use kv::proto::{Bins, LoadEvent, SecondReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use std::vec::Drain;
 
 /// Two digits are enough for a second, and make a histogram small enough to stay in a core's cache.
 const SIGNIFICANT_DIGITS: u8 = 2;
@@ -85,6 +86,8 @@ pub(super) struct Current {
     length: Duration,
     /// When it ends.
     end: Instant,
+    /// Those that are past and not taken yet.
+    past: Vec<Second>,
 }
 
 impl Current {
@@ -98,37 +101,36 @@ impl Current {
             _ => origin - length * (before - 1),
         };
         let number = if before == 0 { after } else { -i64::from(before) };
-        Current { second: Second::new(number), length, end }
+        Current { second: Second::new(number), length, end, past: Vec::new() }
     }
 
-    /// Keeps an attempt that was over at `until`; gives the second that this has ended.
+    /// Keeps an attempt that was over at `until`.
     #[inline]
-    pub(super) fn record(
-        &mut self,
-        until: Instant,
-        latency_ns: u64,
-        (success, status): (bool, u16),
-        ended: &mut Vec<Second>,
-    ) {
-        self.pass(until, ended);
+    pub(super) fn record(&mut self, until: Instant, latency_ns: u64, success: bool, status: u16) {
+        self.pass(until);
         self.second.record(latency_ns, success, status);
     }
 
     /// Counts a request that is sent.
     #[inline]
-    pub(super) fn launched(&mut self, sent: Instant, ended: &mut Vec<Second>) {
-        self.pass(sent, ended);
+    pub(super) fn launched(&mut self, sent: Instant) {
+        self.pass(sent);
         self.second.sent += 1;
     }
 
-    /// Hands over the seconds that are past at `now`.
     #[inline]
-    pub(super) fn pass(&mut self, now: Instant, ended: &mut Vec<Second>) {
+    fn pass(&mut self, now: Instant) {
         while now >= self.end {
             let next = Second::new(self.second.number + 1);
-            ended.push(std::mem::replace(&mut self.second, next));
+            self.past.push(std::mem::replace(&mut self.second, next));
             self.end += self.length;
         }
+    }
+
+    /// Hands over the seconds that are past at `now` and were not taken before.
+    pub(super) fn take_past(&mut self, now: Instant) -> Drain<'_, Second> {
+        self.pass(now);
+        self.past.drain(..)
     }
 }
 
@@ -264,14 +266,12 @@ mod tests {
     #[test]
     fn a_second_is_handed_over_when_it_is_past_even_if_nothing_happened() {
         let (begun, mut current) = current(1000);
-        let mut ended = Vec::new();
         let at = |ms| begun + Duration::from_millis(ms);
-        current.record(at(999), 5_000, (true, 200), &mut ended);
-        current.pass(at(999), &mut ended);
-        assert!(ended.is_empty());
-        current.record(at(3000), 7_000, (false, 500), &mut ended);
-        let counts: Vec<(i64, u64)> =
-            ended.iter().map(|second| (second.number, second.report().attempts)).collect();
+        current.record(at(999), 5_000, true, 200);
+        assert!(current.take_past(at(999)).next().is_none());
+        current.record(at(3000), 7_000, false, 500);
+        let ended = current.take_past(at(3000));
+        let counts: Vec<(i64, u64)> = ended.map(|second| (second.number, second.report().attempts)).collect();
         assert_eq!(counts, [(-1, 1), (0, 0), (1, 0)]);
         assert_eq!(
             (current.second.number, current.second.report().attempts, current.second.successes),

@@ -109,9 +109,7 @@ impl Tally {
         self.faults.iter_mut().zip(&other.faults).for_each(add);
         self.statuses.add(&other.statuses);
         for example in &other.examples {
-            if !self.examples.iter().any(|known| known.class == example.class) {
-                self.examples.push(example.clone());
-            }
+            self.keep_example(&example.class, || example.clone());
         }
         self.last_end = [self.last_end, other.last_end].into_iter().flatten().min();
         self.last_success = [self.last_success, other.last_success].into_iter().flatten().min();
@@ -135,8 +133,7 @@ impl Tally {
     }
 
     /// Keeps a request that failed, if it is the first of its class.
-    pub(super) fn keep_example(&mut self, fault: Fault, example: impl FnOnce() -> FailureExample) {
-        let class = fault.name();
+    pub(super) fn keep_example(&mut self, class: &str, example: impl FnOnce() -> FailureExample) {
         if !self.examples.iter().any(|known| known.class == class) {
             self.examples.push(FailureExample { class: class.to_owned(), ..example() });
         }
