@@ -90,8 +90,6 @@ pub(super) struct Client {
     stream: Option<Stream>,
     /// Bytes of the request sent.
     sent: usize,
-    /// Whether any byte was ever sent on this connection: before that, its failure is one to connect.
-    connected: bool,
     /// When the connection was begun.
     begun_at: Instant,
     /// What the last request had to do for its connection.
@@ -121,7 +119,6 @@ impl Client {
             token: Token(index),
             stream: None,
             sent: 0,
-            connected: false,
             begun_at: now,
             connection: Connection::Kept,
             peer_closed: false,
@@ -208,7 +205,6 @@ impl Client {
     }
 
     fn connect(&mut self, shared: &Shared) -> io::Result<Option<Step>> {
-        self.connected = false;
         self.peer_closed = false;
         self.connection = Connection::Begun;
         self.begun_at = Instant::now();
@@ -228,8 +224,7 @@ impl Client {
             match stream.write(&self.request.bytes[self.sent..]) {
                 Ok(bytes) => {
                     self.sent += bytes;
-                    if !self.connected {
-                        self.connected = true;
+                    if self.connection == Connection::Begun {
                         self.connection = Connection::Made(self.begun_at.elapsed());
                     }
                 }
@@ -329,8 +324,10 @@ impl Client {
         match error.kind() {
             ErrorKind::TimedOut => self.answer.late(),
             ErrorKind::InvalidData => Fault::Tls,
-            kind if self.connected || kind == ErrorKind::ConnectionReset => Fault::Reset,
-            _ => Fault::Refused,
+            ErrorKind::ConnectionReset => Fault::Reset,
+            // Before any byte is sent, a failure is one to connect.
+            _ if self.connection == Connection::Begun => Fault::Refused,
+            _ => Fault::Reset,
         }
     }
 }
@@ -376,10 +373,12 @@ mod tests {
             (ErrorKind::BrokenPipe, Fault::Refused, Fault::Reset),
             (ErrorKind::TimedOut, Fault::Timeout, Fault::Timeout),
         ] {
-            client.connected = false;
+            client.connection = Connection::Begun;
             assert_eq!(client.fault_of(&kind.into()), connecting, "{kind}");
-            client.connected = true;
-            assert_eq!(client.fault_of(&kind.into()), connected, "{kind}");
+            for made in [Connection::Made(BACKOFF_MIN), Connection::Kept] {
+                client.connection = made;
+                assert_eq!(client.fault_of(&kind.into()), connected, "{kind}");
+            }
         }
     }
 }
