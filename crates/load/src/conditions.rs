@@ -13,17 +13,12 @@ pub struct Conditions(Vec<Condition>);
 /// That a figure is above a limit, or below.
 #[derive(Clone, Copy, Debug)]
 struct Condition {
-    figure: &'static Figure,
+    /// The name of the figure.
+    name: &'static str,
+    kind: Kind,
     is_above: bool,
     /// Microseconds, requests per second, or a share.
     limit: f64,
-}
-
-/// Something of a report that a condition can name.
-#[derive(Debug)]
-struct Figure {
-    name: &'static str,
-    kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,16 +28,17 @@ enum Kind {
     Rate,
 }
 
-const FIGURES: &[Figure] = &[
-    Figure { name: "p50", kind: Kind::Latency(|latency| latency.us_p50) },
-    Figure { name: "p90", kind: Kind::Latency(|latency| latency.us_p90) },
-    Figure { name: "p95", kind: Kind::Latency(|latency| latency.us_p95) },
-    Figure { name: "p99", kind: Kind::Latency(|latency| latency.us_p99) },
-    Figure { name: "p99.9", kind: Kind::Latency(|latency| latency.us_p999) },
-    Figure { name: "max", kind: Kind::Latency(|latency| latency.us_max) },
-    Figure { name: "mean", kind: Kind::Latency(|latency| latency.us_mean) },
-    Figure { name: "errors", kind: Kind::Errors },
-    Figure { name: "rate", kind: Kind::Rate },
+/// What of a report a condition can name.
+const FIGURES: &[(&str, Kind)] = &[
+    ("p50", Kind::Latency(|latency| latency.us_p50)),
+    ("p90", Kind::Latency(|latency| latency.us_p90)),
+    ("p95", Kind::Latency(|latency| latency.us_p95)),
+    ("p99", Kind::Latency(|latency| latency.us_p99)),
+    ("p99.9", Kind::Latency(|latency| latency.us_p999)),
+    ("max", Kind::Latency(|latency| latency.us_max)),
+    ("mean", Kind::Latency(|latency| latency.us_mean)),
+    ("errors", Kind::Errors),
+    ("rate", Kind::Rate),
 ];
 
 impl Conditions {
@@ -65,14 +61,14 @@ impl Conditions {
 
     /// How many of the attempts fail at most where these hold, 0–1; `None` if they do not say.
     pub fn error_ratio_max(&self) -> Option<f64> {
-        let of_errors = |of: &&Condition| matches!(of.figure.kind, Kind::Errors) && !of.is_above;
+        let of_errors = |of: &&Condition| matches!(of.kind, Kind::Errors) && !of.is_above;
         self.0.iter().filter(of_errors).map(|condition| condition.limit).reduce(f64::min)
     }
 }
 
 impl Condition {
     fn value(&self, report: &LoadReport) -> f64 {
-        match self.figure.kind {
+        match self.kind {
             Kind::Latency(of) => of(&report.latency),
             Kind::Errors => report.error_ratio,
             Kind::Rate => report.goodput_rps,
@@ -83,8 +79,8 @@ impl Condition {
         let value = self.value(report);
         let is_met = if self.is_above { value > self.limit } else { value < self.limit };
         let side = if self.is_above { "above" } else { "below" };
-        let (name, kind) = (self.figure.name, self.figure.kind);
-        is_met.then(|| format!("{name} is {}, {side} {}", shown(kind, value), shown(kind, self.limit)))
+        let Condition { name, kind, limit, .. } = *self;
+        is_met.then(|| format!("{name} is {}, {side} {}", shown(kind, value), shown(kind, limit)))
     }
 }
 
@@ -116,10 +112,10 @@ impl FromStr for Condition {
         if limit.starts_with('=') {
             return Err(format!("`{text}` has a = behind < or >; hint: leave it out: {FORM}"));
         }
-        let figure = named(FIGURES, |figure| figure.name, name)
+        let (name, kind) = *named(FIGURES, |(name, _)| name, name)
             .map_err(|known| format!("unknown figure `{name}`; hint: expected one of: {known}"))?;
         let fail = |what: &str| format!("`{limit}` is no {what}; hint: {FORM}");
-        let limit = match figure.kind {
+        let limit = match kind {
             Kind::Latency(_) => {
                 limit.parse().map(|Span(time)| time.as_secs_f64() * 1e6).map_err(|_| fail("duration"))?
             }
@@ -132,7 +128,7 @@ impl FromStr for Condition {
                 share.ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| fail("share"))?
             }
         };
-        Ok(Condition { figure, is_above: text[at..].starts_with('>'), limit })
+        Ok(Condition { name, kind, is_above: text[at..].starts_with('>'), limit })
     }
 }
 
@@ -145,9 +141,9 @@ impl fmt::Display for Conditions {
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Condition { figure, is_above, limit } = self;
-        let sign = if *is_above { '>' } else { '<' };
-        write!(f, "{} {sign} {}", figure.name, shown(figure.kind, *limit))
+        let Condition { name, kind, is_above, limit } = *self;
+        let sign = if is_above { '>' } else { '<' };
+        write!(f, "{name} {sign} {}", shown(kind, limit))
     }
 }
 
