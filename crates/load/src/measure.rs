@@ -289,9 +289,9 @@ impl Driver for Measured<'_> {
         self.recorder.record(attempt);
     }
 
-    fn recorder(&mut self) -> Option<&mut Recorder> {
+    fn count(&mut self, time: impl FnOnce(&mut Recorder)) {
         self.update_end();
-        Some(&mut self.recorder)
+        time(&mut self.recorder);
     }
 
     fn should_continue(&mut self, now: Instant) -> bool {

@@ -47,9 +47,7 @@ pub(super) trait Driver {
     /// A request of client `index` is over.
     fn done(&mut self, index: usize, attempt: &Attempt);
     /// Counts how clients spend their time, where that is asked for.
-    fn recorder(&mut self) -> Option<&mut Recorder> {
-        None
-    }
+    fn count(&mut self, _time: impl FnOnce(&mut Recorder)) {}
     /// Whether to go on; asked at least after every wait.
     fn should_continue(&mut self, now: Instant) -> bool;
     /// This machine could not send a request, which is left out: an error if the run cannot go on.
@@ -181,9 +179,7 @@ impl Reactor {
 
     /// Sends what is `due` over the connection of client `index`: since when, and the next request of which client.
     fn begin(&mut self, index: usize, due: (Instant, usize), driver: &mut impl Driver) -> io::Result<Step> {
-        if let Some(recorder) = driver.recorder() {
-            recorder.in_flight(self.now, self.in_flight);
-        }
+        driver.count(|recorder| recorder.in_flight(self.now, self.in_flight));
         self.in_flight += 1;
         self.go_on(index, due, driver)
     }
@@ -278,9 +274,7 @@ impl Reactor {
 
     /// One request less is in flight.
     fn landed(&mut self, driver: &mut impl Driver) {
-        if let Some(recorder) = driver.recorder() {
-            recorder.in_flight(self.now, self.in_flight);
-        }
+        driver.count(|recorder| recorder.in_flight(self.now, self.in_flight));
         self.in_flight -= 1;
     }
 
@@ -298,9 +292,7 @@ impl Reactor {
                     && let Some(sent_at) = http2.sent_at(index, client.since)
                     && client.connection == Connection::Kept
                 {
-                    if let Some(recorder) = driver.recorder() {
-                        recorder.waited(State::Thinking, client.since, sent_at);
-                    }
+                    driver.count(|recorder| recorder.waited(State::Thinking, client.since, sent_at));
                     (client.since, client.intended) = (sent_at, sent_at);
                     self.now = self.now.max(sent_at);
                 }
@@ -356,9 +348,7 @@ impl Reactor {
         {
             // Sending the one before took its time.
             self.now = Instant::now();
-            if let Some(recorder) = driver.recorder() {
-                recorder.launched(due.0, self.clients[index].since, self.now);
-            }
+            driver.count(|recorder| recorder.launched(due.0, self.clients[index].since, self.now));
             let step = self.begin(index, due, driver)?;
             self.follow(index, step, driver)?;
         }
@@ -383,9 +373,7 @@ impl Reactor {
 
     /// Reports the part of back-offs and think times that lies before the end of the run.
     fn end(&mut self, driver: &mut impl Driver) {
-        if let Some(recorder) = driver.recorder() {
-            recorder.in_flight(self.now, self.in_flight);
-        }
+        driver.count(|recorder| recorder.in_flight(self.now, self.in_flight));
         while let Some(Reverse((_, index))) = self.waiting.pop() {
             self.account(index, driver);
             self.clients[index].state = State::Idle;
@@ -395,9 +383,7 @@ impl Reactor {
     /// Reports what client `index` did instead of a request until now.
     fn account(&self, index: usize, driver: &mut impl Driver) {
         let Client { state, since, .. } = self.clients[index];
-        if let Some(recorder) = driver.recorder() {
-            recorder.waited(state, since, self.now);
-        }
+        driver.count(|recorder| recorder.waited(state, since, self.now));
     }
 
     /// What the last run left undone: when each request in flight was due and when it was sent, and the schedule with what was due and
