@@ -1,9 +1,16 @@
-//! How far `weir export` and `weir import` are: a line on a terminal, and a sentence at the end.
+//! How far `weir export` and `weir import` are: a line on a terminal, and a sentence at the end. Bars of other commands.
 
 use super::{counted, note};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use kv::units::short;
 use std::time::Instant;
+
+/// A bar on standard error; `None` where that is no terminal.
+pub(super) fn bar(template: &'static str) -> Option<ProgressBar> {
+    let style = ProgressStyle::with_template(template).expect("a constant that parses");
+    let bar = ProgressBar::no_length().with_style(style);
+    (!bar.is_hidden()).then_some(bar)
+}
 
 pub(super) struct Progress {
     /// `exported`, `imported`.
@@ -17,12 +24,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn begin(done: &'static str) -> Progress {
-        let terminal = ProgressDrawTarget::stderr();
-        let bar = (!terminal.is_hidden()).then(|| {
-            let style = ProgressStyle::with_template("{wide_msg}").expect("a constant that parses");
-            ProgressBar::with_draw_target(None, terminal).with_style(style)
-        });
-        Progress { done, keys: 0, bytes: 0, began: Instant::now(), bar }
+        Progress { done, keys: 0, bytes: 0, began: Instant::now(), bar: bar("{wide_msg}") }
     }
 
     pub(super) fn add(&mut self, keys: u64, bytes: u64) {

@@ -3,8 +3,9 @@
 //!
 //! The lines are made of a [`State`], without a clock or a terminal.
 
+use crate::cmd::progress::bar;
 use crate::cmd::{counted, note};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use kv::proto::{LoadEvent, SecondReport};
 use kv::units;
 use load::{Pacing, Plan};
@@ -33,14 +34,10 @@ pub(super) struct Live {
 impl Live {
     /// For a run of `plan`. Without an interval the usual one; nothing at all if it is zero.
     pub(super) fn start(plan: &Plan, interval: Option<Duration>) -> Live {
-        let terminal = ProgressDrawTarget::stderr();
-        let usual = if terminal.is_hidden() { LINE_EVERY } else { REDRAW_EVERY };
+        let usual = if ProgressDrawTarget::stderr().is_hidden() { LINE_EVERY } else { REDRAW_EVERY };
         let every = interval.unwrap_or(usual);
-        let bar = (!every.is_zero() && !terminal.is_hidden()).then(|| {
-            // As much of the message as the terminal is wide; the curve is never wide.
-            let style = ProgressStyle::with_template("{wide_msg}\n{prefix}").expect("a constant that parses");
-            ProgressBar::with_draw_target(None, terminal).with_style(style)
-        });
+        // As much of the message as the terminal is wide; the curve is never wide.
+        let bar = if every.is_zero() { None } else { bar("{wide_msg}\n{prefix}") };
         Live { state: State::new(plan, every), bar, every, shown_at: Instant::now() }
     }
 
