@@ -42,17 +42,12 @@ fn expected(fault: Fault, request: &Request) -> String {
         Fault::WrongValue if request.exact => format!("the body {text}"),
         Fault::WrongValue => format!("a body that begins with {text}"),
         Fault::StaleValue => "the value that was written last, or a later one".to_owned(),
-        Fault::Http4xx
-        | Fault::Http429
-        | Fault::Http5xx
-        | Fault::Http503NotApplied
-        | Fault::Http503Unknown
-        | Fault::Http504
-        | Fault::UnexpectedStatus => format!("status {}", form.ok),
         Fault::Refused | Fault::Tls => "a connection".to_owned(),
         Fault::Reset | Fault::Timeout | Fault::StreamReset | Fault::GoAway => "an answer".to_owned(),
         Fault::ClosedEarly | Fault::WrongLength | Fault::SlowBody => "a complete answer".to_owned(),
         Fault::Malformed => "an HTTP answer to this request".to_owned(),
+        // The others are each of a status.
+        _ => format!("status {}", form.ok),
     }
 }
 
