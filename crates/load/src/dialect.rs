@@ -3,10 +3,10 @@
 //! TOML in, templates out. Renders nothing and knows no connection: `request` makes bytes of the templates, `answer`
 //! judges by the rules.
 
+use super::header::{Header, HttpRequest, is_field_name};
 use super::mix::Operation;
 use super::piece::{Placeholder, names};
 use super::statuses::Statuses;
-use http::HeaderName;
 use kv::{line_number, named, one_line};
 use regex::bytes::Regex;
 use serde::de::Error;
@@ -80,8 +80,7 @@ impl Dialect {
     /// Whether a request of `operation` names its key. What does not can neither be preloaded nor verified.
     pub fn names_key(&self, operation: Operation) -> bool {
         let is_key = |(_, gap)| matches!(gap, Placeholder::Key | Placeholder::KeyBase64);
-        let has_key = |text: &str| gaps(text.as_bytes()).any(is_key);
-        self.form(operation).is_some_and(|form| form.requested().any(has_key))
+        self.form(operation).is_some_and(|form| form.request.parts().flat_map(gaps).any(is_key))
     }
 
     /// Whether the answer to a read has the value of the key that was asked for.
@@ -156,13 +155,8 @@ impl<'de> Deserialize<'de> for &'static Dialect {
 /// An operation on the wire, and what its answers mean.
 #[derive(Debug, Default)]
 pub(super) struct OperationTemplate {
-    pub(super) method: String,
-    /// The request's target.
-    pub(super) path: String,
-    /// Beyond what every request has.
-    pub(super) headers: BTreeMap<String, String>,
-    /// `None` where a request has neither a body nor a length.
-    pub(super) body: Option<String>,
+    /// Without the headers that every request has.
+    pub(super) request: HttpRequest,
     /// Statuses that mean success.
     pub(super) ok: Statuses,
     /// Statuses that mean to a read that there is no such key, and to a conditional write that its condition does not hold.
@@ -311,12 +305,11 @@ impl Section {
                 "ok needs at least one status, from 200 to 599; hint: write it as in ok = [200]".into()
             );
         }
+        let headers = self.headers.into_iter().map(|(name, value)| Header { name, value }).collect();
+        // Without a length a server does not know that such a request has no body.
+        let body = self.body.or_else(|| sends.then(String::new)).map(String::into_bytes);
         let form = OperationTemplate {
-            method,
-            path: self.path,
-            headers: self.headers,
-            // Without a length a server does not know that such a request has no body.
-            body: self.body.or_else(|| sends.then(String::new)),
+            request: HttpRequest { method, path: self.path, headers, body, ..HttpRequest::default() },
             ok: Statuses::of(&ok),
             absent: self.absent.or(self.failed).unwrap_or_else(|| match operation {
                 Operation::Get => vec![404],
@@ -352,15 +345,10 @@ impl OperationTemplate {
         if self.body_pattern.is_some() { PATTERN_BYTES_MAX } else { KEPT_BYTES_MAX }
     }
 
-    /// The templates of the request.
-    fn requested(&self) -> impl Iterator<Item = &str> {
-        [&self.path].into_iter().chain(self.headers.values()).chain(&self.body).map(String::as_str)
-    }
-
     fn check(&self, operation: Operation) -> Result<(), String> {
         const RESERVED: &[&str] = &["host", "content-length", "transfer-encoding", "connection", "expect"];
-        let OperationTemplate { method, path, headers, ok, absent, .. } = self;
-        let OperationTemplate { absent_if, absent_unless, error_begins, .. } = self;
+        let HttpRequest { method, path, headers, .. } = &self.request;
+        let OperationTemplate { ok, absent, absent_if, absent_unless, error_begins, .. } = self;
         let fail = |what: String, hint: &str| Err(format!("{what}; hint: {hint}"));
         if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
             return fail(format!("`{method}` is no method"), "write it in capital letters, as in POST");
@@ -371,16 +359,19 @@ impl OperationTemplate {
         if !path.starts_with('/') || !path.bytes().all(|byte| matches!(byte, 0x21..=0x7e) && byte != b'#') {
             return fail(format!("`{path}` is no path"), "begin with /, and write %20 for a space");
         }
-        if let Some(name) = headers.keys().find(|name| !is_field_name(name)) {
-            return fail(format!("`{name}` is no legal header name"), "write it as in Content-Type");
-        }
-        if let Some(name) = headers.keys().find(|name| RESERVED.contains(&name.to_ascii_lowercase().as_str()))
-        {
-            return fail(format!("a dialect cannot set the header {name}"), "leave it out");
-        }
-        let is_visible = |value: &str| value.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
-        if let Some((name, _)) = headers.iter().find(|(_, value)| !is_visible(value)) {
-            return fail(format!("header {name} has characters that are not visible ASCII"), "remove them");
+        for Header { name, value } in headers {
+            if !is_field_name(name) {
+                return fail(format!("`{name}` is no legal header name"), "write it as in Content-Type");
+            }
+            if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+                return fail(format!("a dialect cannot set the header {name}"), "leave it out");
+            }
+            if !value.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) {
+                return fail(
+                    format!("header {name} has characters that are not visible ASCII"),
+                    "remove them",
+                );
+            }
         }
         if let Some(both) = absent.iter().find(|code| ok.contains(**code)) {
             let what = format!("has {both} both in ok and in absent, which is [404] by default");
@@ -399,26 +390,21 @@ impl OperationTemplate {
             let what = "has a placeholder in absent_if or absent_unless".into();
             return fail(what, "write a text that is the same for every key");
         }
-        let templates = self.requested().map(|text| (text, false)).chain([(self.proof.as_str(), true)]);
+        let asked = self.request.parts().map(|template| (template, false));
+        let templates = asked.chain([(self.proof.as_bytes(), true)]);
         for (template, in_answer) in templates {
             let rows = PLACEHOLDERS
                 .iter()
                 .map(|(name, _, asked, answered)| (*name, if in_answer { answered } else { asked }));
             let known = rows.filter(|(_, operations)| operations.contains(&operation)).map(|(name, _)| name);
             let known: Vec<&str> = known.collect();
-            if let Some((_, name)) = names(&WORD, template.as_bytes()).find(|(_, name)| !known.contains(name))
-            {
+            if let Some((_, name)) = names(&WORD, template).find(|(_, name)| !known.contains(name)) {
                 let hint = format!("expected one of: {{{}}}", known.join("}, {"));
                 return fail(format!("unknown placeholder {{{name}}}"), &hint);
             }
         }
         Ok(())
     }
-}
-
-/// Whether a header may be called so.
-pub(super) fn is_field_name(name: &str) -> bool {
-    HeaderName::from_bytes(name.as_bytes()).is_ok()
 }
 
 /// The statuses that mean success unless a dialect says otherwise.
@@ -464,13 +450,13 @@ mod tests {
     fn the_usual_dialect_has_the_routes_of_this_crate() {
         let key = format!("{KV_PREFIX}{{key}}");
         for operation in [Operation::Get, Operation::Put, Operation::Delete] {
-            assert_eq!(DIALECTS[0].form(operation).unwrap().path, key);
+            assert_eq!(DIALECTS[0].form(operation).unwrap().request.path, key);
         }
         for (operation, route) in [
             (Operation::ComputePrime, kv::proto::COMPUTE_PRIME),
             (Operation::ComputeHash, kv::proto::COMPUTE_HASH),
         ] {
-            assert!(DIALECTS[0].form(operation).unwrap().path.starts_with(route));
+            assert!(DIALECTS[0].form(operation).unwrap().request.path.starts_with(route));
         }
     }
 

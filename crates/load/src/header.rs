@@ -1,6 +1,6 @@
-//! Methods and header fields as people write them.
+//! Methods and header fields as people write them, and requests of them.
 
-use super::dialect::is_field_name;
+use http::HeaderName;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -11,6 +11,36 @@ pub struct Header {
     pub name: String,
     /// Without blanks around it.
     pub value: String,
+}
+
+/// A request, as it is before the values of its variables are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HttpRequest {
+    /// In reports: method and path.
+    pub(super) name: String,
+    /// How often it is sent, relative to the sum of all.
+    pub(super) weight: u32,
+    pub(super) method: String,
+    /// With the query. A file of requests may have a URL here.
+    pub(super) path: String,
+    pub(super) headers: Vec<Header>,
+    /// `None` where it has neither a body nor a length.
+    pub(super) body: Option<Vec<u8>>,
+    /// Why it cannot be sent as a file has it, if so.
+    pub(super) incomplete: Option<String>,
+}
+
+impl HttpRequest {
+    /// What may have variables in it.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let headers = self.headers.iter().map(|header| header.value.as_bytes());
+        [self.path.as_bytes()].into_iter().chain(headers).chain(self.body.as_deref())
+    }
+}
+
+/// Whether a header may be called so.
+pub(super) fn is_field_name(name: &str) -> bool {
+    HeaderName::from_bytes(name.as_bytes()).is_ok()
 }
 
 /// A method in capital letters.

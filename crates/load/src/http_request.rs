@@ -4,10 +4,10 @@
 
 use super::dialect::OperationTemplate;
 use super::encode::write_base64;
-use super::header::{Header, method};
+use super::header::{Header, HttpRequest, method};
 use super::statuses::Statuses;
 use super::target::{Target, check_path};
-use super::targets::{TargetRequest, Targets};
+use super::targets::Targets;
 use super::values::Values;
 use super::variables;
 use kv::Error;
@@ -65,21 +65,6 @@ pub struct Body(pub Vec<u8>);
 #[derive(Clone, Debug)]
 pub struct BodyPattern(Regex);
 
-/// A request to a service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct HttpRequest {
-    /// In reports: method and path.
-    pub(super) name: String,
-    /// How often it is sent, relative to the sum of all.
-    pub(super) weight: u32,
-    pub(super) method: String,
-    /// With the query.
-    pub(super) path: String,
-    /// `Host` among them.
-    pub(super) headers: Vec<Header>,
-    pub(super) body: Option<Vec<u8>>,
-}
-
 impl RequestFlags {
     /// The requests to the server of `target`; at least one.
     pub(super) fn requests(&self, target: &Target) -> Result<Vec<HttpRequest>, Error> {
@@ -91,7 +76,7 @@ impl RequestFlags {
             self.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.into());
         let path = target.path().unwrap_or("/").to_owned();
         let name = format!("{method} {path}");
-        let request = HttpRequest { name, weight: 1, method, path, headers: Vec::new(), body };
+        let request = HttpRequest { name, weight: 1, method, path, body, ..HttpRequest::default() };
         Ok(vec![self.complete(request, target)?])
     }
 
@@ -102,7 +87,8 @@ impl RequestFlags {
             return Err(Error::input(what).hint("leave the path of the URL out"));
         }
         let mut requests: Vec<HttpRequest> = Vec::new();
-        for TargetRequest { method, url, headers, body, weight, incomplete } in &targets.requests {
+        for request in &targets.requests {
+            let HttpRequest { method, path: url, incomplete, .. } = request;
             let path = match url.starts_with('/') {
                 true => check_path(url).map(|()| url.clone()),
                 // Also what is no URL that could be loaded, as wss: and data:.
@@ -118,15 +104,13 @@ impl RequestFlags {
             };
             let path = path.and_then(|path| incomplete.clone().map_or(Ok(path), Err));
             let path = path.map_err(|why| Error::input(format_args!("--targets: {url}: {why}")))?;
-            let (method, headers, body) = (method.clone(), headers.clone(), body.clone());
             let mut name = format!("{method} {path}");
             let alike =
-                requests.iter().filter(|other| (&other.method, &other.path) == (&method, &path)).count();
+                requests.iter().filter(|other| (&other.method, &other.path) == (method, &path)).count();
             if alike > 0 {
                 name += &format!(" ({})", alike + 1);
             }
-            let request = HttpRequest { name, weight: *weight, method, path, headers, body };
-            requests.push(self.complete(request, target)?);
+            requests.push(self.complete(HttpRequest { name, path, ..request.clone() }, target)?);
         }
         match requests.is_empty() {
             true => Err(Error::input(format_args!("--targets has no request to {}", target.origin()))
@@ -159,9 +143,7 @@ impl RequestFlags {
         if let Some(values) = &self.values {
             check_headers(&request, values)?;
         }
-        let headers = request.headers.iter().map(|header| header.value.as_bytes());
-        let parts = [request.path.as_bytes()].into_iter().chain(headers).chain(request.body.as_deref());
-        for part in parts {
+        for part in request.parts() {
             variables::check(part, columns)
                 .map_err(|why| Error::input(format_args!("{}: {why}", request.name)))?;
         }
@@ -310,11 +292,11 @@ mod tests {
 
     /// The flags of a HAR file in which these URLs were asked for.
     fn har(urls: &[&str]) -> RequestFlags {
-        let request = |url: &&str| TargetRequest {
+        let request = |url: &&str| HttpRequest {
             method: "GET".into(),
-            url: (*url).to_owned(),
+            path: (*url).to_owned(),
             weight: 1,
-            ..TargetRequest::default()
+            ..HttpRequest::default()
         };
         let targets = Targets { requests: urls.iter().map(request).collect(), skips_others: true };
         RequestFlags { targets: Some(targets), ..RequestFlags::default() }

@@ -3,8 +3,7 @@
 //! Knows what replaces a placeholder, not how it is written: `request` does.
 
 use super::dialect::{self, OperationTemplate};
-use super::header::Header;
-use super::http_request::HttpRequest;
+use super::header::{Header, HttpRequest};
 use super::piece::{Piece, Placeholder};
 use super::target::Target;
 use super::variables::Variables;
@@ -34,11 +33,8 @@ impl CompiledTemplate {
     ) -> CompiledTemplate {
         // The plan was checked.
         let mut headers = plan.http.all_headers(target).unwrap_or_default();
-        let own = form.headers.iter();
-        headers.extend(own.map(|(name, value)| Header { name: name.clone(), value: value.clone() }));
-        let (method, path) = (form.method.clone(), form.path.clone());
-        let body = form.body.clone().map(String::into_bytes);
-        let request = HttpRequest { method, path, headers, body, ..HttpRequest::default() };
+        headers.extend_from_slice(&form.request.headers);
+        let request = HttpRequest { headers, ..form.request.clone() };
         let key_prefix = &plan.workload().key_prefix;
         let cut = |text: &[u8], is_target| cut(text, is_target, key_prefix, dialect::gaps(text));
         let proof = cut(form.proof.as_bytes(), false);

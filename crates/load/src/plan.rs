@@ -2,7 +2,8 @@
 
 use super::dialect::{DIALECTS, Dialect};
 use super::distribution::Distribution;
-use super::http_request::{HttpRequest, RequestFlags};
+use super::header::HttpRequest;
+use super::http_request::RequestFlags;
 use super::mix::{self, Mix, MixEntry, Operation};
 use super::pacing::{Arrivals, Pacing};
 use super::seconds::SECOND;

@@ -1,7 +1,7 @@
 //! Files of several requests: the HTTP format of vegeta, and HAR as browsers save it.
 
 use super::encode::write_percent;
-use super::header::{Header, method};
+use super::header::{Header, HttpRequest, method};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::str::FromStr;
@@ -9,23 +9,9 @@ use std::str::FromStr;
 /// The requests of a file; at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Targets {
-    pub(super) requests: Vec<TargetRequest>,
+    pub(super) requests: Vec<HttpRequest>,
     /// Whether requests to other servers than the one under load are left out: a page asks many.
     pub(super) skips_others: bool,
-}
-
-/// A request of a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct TargetRequest {
-    pub(super) method: String,
-    /// A URL, or a path with its query.
-    pub(super) url: String,
-    pub(super) headers: Vec<Header>,
-    pub(super) body: Option<Vec<u8>>,
-    /// How often it is sent, relative to the sum of all.
-    pub(super) weight: u32,
-    /// Why it cannot be sent as it was, if so.
-    pub(super) incomplete: Option<String>,
 }
 
 const WEIGHT_MAX: u32 = 1_000_000;
@@ -49,7 +35,7 @@ impl FromStr for Targets {
 /// Requests in the HTTP format of vegeta: a line with method and URL, lines with headers, and a line `@FILE` with the body. A comment
 /// `# weight 3` is of the request below it.
 fn of_lines(text: &str) -> Result<Targets, String> {
-    let mut requests: Vec<TargetRequest> = Vec::new();
+    let mut requests: Vec<HttpRequest> = Vec::new();
     let mut weight = 1;
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -73,8 +59,8 @@ fn of_lines(text: &str) -> Result<Targets, String> {
             _ if line.is_empty() => {}
             (Some((name, url)), _) => {
                 let method = method(name).map_err(|why| fail(format!("{name}: {why}")))?;
-                let url = without_fragment(url.trim());
-                requests.push(TargetRequest { method, url, weight, ..TargetRequest::default() });
+                let path = without_fragment(url.trim());
+                requests.push(HttpRequest { method, path, weight, ..HttpRequest::default() });
                 weight = 1;
             }
             (None, Some(last)) => match line.strip_prefix('@') {
@@ -105,7 +91,7 @@ fn of_har(text: &str) -> Result<Targets, String> {
     const NONE: &str = "it is no HAR file; hint: save one in the developer tools of a browser, or write lines as GET /orders/1";
     let document: Value = serde_json::from_str(text).map_err(|error| format!("{error}: {NONE}"))?;
     let entries = document["log"]["entries"].as_array().ok_or(NONE)?;
-    let mut requests: Vec<TargetRequest> = Vec::new();
+    let mut requests: Vec<HttpRequest> = Vec::new();
     for request in entries.iter().map(|entry| &entry["request"]) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let headers = request["headers"].as_array().into_iter().flatten();
@@ -123,16 +109,17 @@ fn of_har(text: &str) -> Result<Targets, String> {
         if let (Some(kind), Some(_), false) = (request["postData"]["mimeType"].as_str(), &body, has_type) {
             headers.extend(format!("Content-Type: {kind}").parse::<Header>().ok());
         }
-        let request = TargetRequest {
+        let request = HttpRequest {
             method: method(&text(&request["method"]))
                 .map_err(|why| format!("{}: {why}", request["method"]))?,
-            url: without_fragment(&text(&request["url"])),
+            path: without_fragment(&text(&request["url"])),
             headers,
             body,
             weight: 1,
             incomplete,
+            ..HttpRequest::default()
         };
-        match requests.iter_mut().find(|known| TargetRequest { weight: 1, ..(*known).clone() } == request) {
+        match requests.iter_mut().find(|known| HttpRequest { weight: 1, ..(*known).clone() } == request) {
             Some(known) => known.weight += 1,
             None => requests.push(request),
         }
@@ -179,7 +166,7 @@ mod tests {
         let requests = of_lines(text).unwrap().requests;
         let shown: Vec<_> = requests
             .iter()
-            .map(|one| (one.method.as_str(), one.url.as_str(), one.headers.len(), one.weight))
+            .map(|one| (one.method.as_str(), one.path.as_str(), one.headers.len(), one.weight))
             .collect();
         assert_eq!(
             shown,
@@ -189,7 +176,7 @@ mod tests {
                 ("DELETE", "/carts/1", 0, 1)
             ]
         );
-        assert_eq!(of_lines("GET /a?b=1#c\n").unwrap().requests[0].url, "/a?b=1");
+        assert_eq!(of_lines("GET /a?b=1#c\n").unwrap().requests[0].path, "/a?b=1");
         assert!(requests[1].body.as_ref().is_some_and(|body| body.starts_with(b"[package]")));
         for (wrong, why) in [
             ("Accept: a/b\n", "line 1: `Accept: a/b` is no request"),
@@ -211,7 +198,7 @@ mod tests {
         let har = format!(r#"{{"log":{{"entries":[{get},{post},{get}]}}}}"#);
         let requests = of_har(&har).unwrap().requests;
         assert_eq!(
-            (requests[0].url.as_str(), requests[0].weight, requests[0].headers.len()),
+            (requests[0].path.as_str(), requests[0].weight, requests[0].headers.len()),
             ("https://a/x", 2, 1)
         );
         assert_eq!((requests[1].body.as_deref(), requests[1].weight), (Some(&b"q=1"[..]), 1));

@@ -116,7 +116,7 @@ pub fn dialect(data: &[u8]) {
     let kinds = Operation::ALL.len() as u8;
     for choice in (0..kinds).chain(8..8 + kinds) {
         let Some(request) = request(dialect, choice) else { continue };
-        let form = request.form;
+        let form = &request.form.request;
         // So many fields are no fault of a dialect.
         if form.headers.len() + 4 > http1::FIELDS_MAX {
             continue;
