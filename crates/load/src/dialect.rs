@@ -193,28 +193,24 @@ impl Default for &'static OperationTemplate {
     }
 }
 
-/// Every placeholder as it is written between braces, the operations in whose requests it may be, and those in whose expected
-/// answers.
-const PLACEHOLDERS: &[(&str, Placeholder, &[Operation], &[Operation])] = &[
-    ("key", Placeholder::Key, KEYED, KEYED),
-    ("key_base64", Placeholder::KeyBase64, KEYED, KEYED),
-    ("value", Placeholder::Value, VALUED, &[Operation::Put, Operation::Get]),
-    ("value_base64", Placeholder::ValueBase64, VALUED, &[Operation::Put, Operation::Get]),
-    ("version", Placeholder::Version, &[Operation::PutIfMatch, Operation::DeleteIfMatch], &[]),
-    ("count", Placeholder::Count, &[Operation::ComputePrime], &[Operation::ComputePrime]),
-    ("text", Placeholder::Text, &[Operation::ComputeHash], &[]),
-    ("hash", Placeholder::Hash, &[], &[Operation::ComputeHash]),
+/// Whether an operation may have it.
+type Allowed = fn(Operation) -> bool;
+
+/// Every placeholder as it is written between braces, and the operations whose requests may have it, and whose expected answers may.
+const PLACEHOLDERS: &[(&str, Placeholder, Allowed, Allowed)] = &[
+    ("key", Placeholder::Key, Operation::has_key, Operation::has_key),
+    ("key_base64", Placeholder::KeyBase64, Operation::has_key, Operation::has_key),
+    ("value", Placeholder::Value, Operation::has_value, is_get_or_put),
+    ("value_base64", Placeholder::ValueBase64, Operation::has_value, is_get_or_put),
+    ("version", Placeholder::Version, Operation::needs_version, |_| false),
+    ("count", Placeholder::Count, |of| of == Operation::ComputePrime, |of| of == Operation::ComputePrime),
+    ("text", Placeholder::Text, |of| of == Operation::ComputeHash, |_| false),
+    ("hash", Placeholder::Hash, |_| false, |of| of == Operation::ComputeHash),
 ];
 
-const VALUED: &[Operation] = &[Operation::Put, Operation::PutIfAbsent, Operation::PutIfMatch];
-const KEYED: &[Operation] = &[
-    Operation::Get,
-    Operation::Put,
-    Operation::Delete,
-    Operation::PutIfAbsent,
-    Operation::PutIfMatch,
-    Operation::DeleteIfMatch,
-];
+fn is_get_or_put(operation: Operation) -> bool {
+    matches!(operation, Operation::Get | Operation::Put)
+}
 
 /// What looks like a placeholder: a word in braces. JSON has none, as its names are quoted.
 static WORD: LazyLock<Regex> =
@@ -393,11 +389,11 @@ impl OperationTemplate {
         let asked = self.request.parts().map(|template| (template, false));
         let templates = asked.chain([(self.proof.as_bytes(), true)]);
         for (template, in_answer) in templates {
-            let rows = PLACEHOLDERS
-                .iter()
-                .map(|(name, _, asked, answered)| (*name, if in_answer { answered } else { asked }));
-            let known = rows.filter(|(_, operations)| operations.contains(&operation)).map(|(name, _)| name);
-            let known: Vec<&str> = known.collect();
+            let known = PLACEHOLDERS.iter().filter(|(.., asked, answered)| {
+                let may_have = if in_answer { answered } else { asked };
+                may_have(operation)
+            });
+            let known: Vec<&str> = known.map(|(name, ..)| *name).collect();
             if let Some((_, name)) = names(&WORD, template).find(|(_, name)| !known.contains(name)) {
                 let hint = format!("expected one of: {{{}}}", known.join("}, {"));
                 return fail(format!("unknown placeholder {{{name}}}"), &hint);
