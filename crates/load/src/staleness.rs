@@ -168,60 +168,47 @@ impl<'a> StalenessChecker<'a> {
 
     /// Makes `request` what client `place` of the thread asks next, and watches it if something is to be learned of it.
     pub(super) fn render(&mut self, place: usize, ask: RequestSpec, request: &mut Request) {
-        let RequestSpec { operation, number, .. } = ask;
+        let RequestSpec { operation, number, value_bytes, .. } = ask;
         let history = &mut self.clients[place];
-        let watched = match operation {
-            _ if operation.is_write() => {
-                if operation.needs_version() {
-                    request.version.clone_from(&history.version);
+        let client = history.client;
+        let (watched, action, value) = if operation.is_write() {
+            if operation.needs_version() {
+                request.version.clone_from(&history.version);
+            }
+            history.writes += 1;
+            let count = history.writes;
+            // The order of this write and one in flight of the same key is unknown.
+            for &(_, other) in history.in_flight.iter().filter(|(other, _)| *other == number) {
+                self.shared.mark_unordered(client, other);
+                self.shared.mark_unordered(client, count);
+            }
+            history.in_flight.push((number, count));
+            let mark = Mark { run: self.shared.verify.run(), writer: client, count, value_bytes };
+            self.requests.render(request, ask, Some(mark));
+            let action = match operation {
+                Operation::PutIfAbsent => Action::WriteIf(Value::ABSENT),
+                _ if operation.needs_version() => {
+                    Action::WriteIf(history.found.map_or(Value::OTHER, |(_, value)| value))
                 }
-                history.writes += 1;
-                let count = history.writes;
-                // The order of this write and one in flight of the same key is unknown.
-                for &(_, other) in history.in_flight.iter().filter(|(other, _)| *other == number) {
-                    self.shared.mark_unordered(history.client, other);
-                    self.shared.mark_unordered(history.client, count);
-                }
-                history.in_flight.push((number, count));
-                let (run, writer) = (self.shared.verify.run(), history.client);
-                let mark = Mark { run, writer, count, value_bytes: ask.value_bytes };
-                self.requests.render(request, ask, Some(mark));
-                Some(Watched::Write { count, begun: self.shared.tick() })
+                _ => Action::Write,
+            };
+            let value = if operation.has_value() { Value::written(client, count) } else { Value::ABSENT };
+            (Watched::Write { count, begun: self.shared.tick() }, action, value)
+        } else {
+            self.requests.render(request, ask, None);
+            request.watch = None;
+            if operation != Operation::Get {
+                return;
             }
-            _ => {
-                self.requests.render(request, ask, None);
-                let picked = operation == Operation::Get && {
-                    history.reads += 1;
-                    self.shared.verify.picks(history.client, history.reads)
-                };
-                picked.then(|| {
-                    request.keep_all();
-                    Watched::Read(Box::new(self.shared.history_of(number)))
-                })
+            history.reads += 1;
+            if !self.shared.verify.picks(client, history.reads) {
+                return;
             }
+            request.keep_all();
+            (Watched::Read(Box::new(self.shared.history_of(number))), Action::Get, Value::OTHER)
         };
-        let call = match (&mut self.record, &watched) {
-            (Some(record), Some(Watched::Read(_))) => {
-                record.invoke(number, history.client, Action::Get, Value::OTHER)
-            }
-            (Some(record), Some(Watched::Write { count, .. })) => {
-                let value = if operation.has_value() {
-                    Value::written(history.client, *count)
-                } else {
-                    Value::ABSENT
-                };
-                let action = match operation {
-                    Operation::PutIfAbsent => Action::WriteIf(Value::ABSENT),
-                    _ if operation.needs_version() => {
-                        Action::WriteIf(history.found.map_or(Value::OTHER, |(_, value)| value))
-                    }
-                    _ => Action::Write,
-                };
-                record.invoke(number, history.client, action, value)
-            }
-            _ => 0,
-        };
-        request.watch = watched.map(|watched| Box::new(Watch { place, number, call, watched }));
+        let call = self.record.as_mut().map_or(0, |record| record.invoke(number, client, action, value));
+        request.watch = Some(Box::new(Watch { place, number, call, watched }));
     }
 
     /// What a watched request that is over with `result` is to be taken for, and whether a value was compared as a whole.
