@@ -34,12 +34,17 @@ use std::time::{Duration, Instant};
 /// end of the window.
 const LINGER: Duration = Duration::from_millis(30);
 
+/// Calls that one message has at most.
+const CALLS_MAX: usize = 1000;
+
 /// What a thread reports.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FromThread {
     /// It is past this second, or this bin.
     Second(Second),
+    /// Operations of its clients, where they are judged: some of all that there were.
+    Calls(Vec<Call>),
     /// It has ended.
     Tally(Box<Tally>),
 }
@@ -55,8 +60,7 @@ pub(super) fn measure(
     observer: Observer<'_>,
 ) -> Result<LoadReport, Error> {
     let clients = 0..plan.clients;
-    let history = SharedHistory::new(plan.verify, &clients);
-    let report = run_threads(plan, &clients, endpoints, early_end, &history, |begin, messages| {
+    run_threads(plan, &clients, endpoints, early_end, |begin, messages| {
         let mut collector = Collector::new(plan, begin, threads(plan, &clients));
         let failed = |error| machine_error(error, plan.connect);
         loop {
@@ -71,13 +75,11 @@ pub(super) fn measure(
                 Err(RecvTimeoutError::Disconnected) => return Ok(collector.finish(observer)),
             }
         }
-    })?;
-    let calls = history.map(|history| history.take_calls()).unwrap_or_default();
-    Ok(LoadReport { linearizability: linearizability(plan, calls), ..report })
+    })
 }
 
 /// What the recorded calls of `plan` are judged to be, if they are to be judged.
-pub(super) fn linearizability(plan: &Plan, calls: Vec<Call>) -> Option<LinearizabilityReport> {
+fn linearizability(plan: &Plan, calls: Vec<Call>) -> Option<LinearizabilityReport> {
     let initial = |key| (key < plan.preload_keys()).then_some(Value::PRELOADED);
     let name = |key| format!("{}{key}", plan.workload().key_prefix);
     plan.check_for.map(|_| linearizability::check(calls, initial, name))
@@ -95,10 +97,10 @@ pub(super) fn run_threads<R>(
     clients: &Range<u32>,
     endpoints: &Arc<[Endpoint]>,
     early_end: &EarlyEnd,
-    history: &Option<SharedHistory>,
     collect: impl FnOnce(Instant, Messages) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let threads = threads(plan, clients);
+    let history = SharedHistory::new(plan.verify, clients);
     let space = &KeySpace::new(plan);
     let requests = &Requests::new(plan, plan.connect);
     let options = ClientOptions {
@@ -169,6 +171,7 @@ pub(super) struct Collector<'a> {
     /// How many edges of the window have been reported.
     edges: usize,
     series: TimeSeries,
+    calls: Vec<Call>,
     total: Tally,
 }
 
@@ -180,6 +183,7 @@ impl Collector<'_> {
             window: Window::of(plan, begin),
             edges: 0,
             series: TimeSeries::new(plan.bin, threads as usize, plan.evenly_offered()),
+            calls: Vec::new(),
             total: Tally::new(plan.pacing.is_open(), plan.kind_count()),
         }
     }
@@ -201,6 +205,7 @@ impl Collector<'_> {
     pub(super) fn add(&mut self, thread: usize, message: FromThread, observer: Observer<'_>) {
         match message {
             FromThread::Tally(tally) => self.total.add(&tally),
+            FromThread::Calls(mut calls) => self.calls.append(&mut calls),
             FromThread::Second(second) => self.series.add(thread, &second, self.window.length(), observer),
         }
     }
@@ -208,7 +213,8 @@ impl Collector<'_> {
     /// What there is to say when all threads have ended.
     pub(super) fn finish(mut self, observer: Observer<'_>) -> LoadReport {
         self.report_edges(Instant::now().max(self.window.end), observer);
-        report(self.plan, &self.total, self.series)
+        let linearizability = linearizability(self.plan, self.calls);
+        LoadReport { linearizability, ..report(self.plan, &self.total, self.series) }
     }
 }
 
@@ -225,8 +231,10 @@ fn work(
     let until = driver.recorder.window.end.max(Instant::now());
     let (in_flight, schedule) = reactor.into_unfinished();
     driver.recorder.ended(&in_flight, schedule, until);
-    if let Some(checker) = driver.checker {
-        checker.end();
+    let calls = driver.checker.map_or_else(Vec::new, StalenessChecker::into_calls);
+    for calls in calls.chunks(CALLS_MAX) {
+        // The receiver is gone only if another thread failed.
+        let _ = driver.sender.send((driver.thread, Ok(FromThread::Calls(calls.to_vec()))));
     }
     Ok(driver.recorder.into_tally())
 }

@@ -33,8 +33,6 @@ pub(super) struct SharedHistory {
     /// A bit for each write that may take effect later than ones that its client began after it: whether its bit is that of
     /// another write, too, does not matter, since a value with doubts is never called stale by its number.
     is_unordered: Box<[AtomicU64]>,
-    /// The calls of the threads that have ended, where they are recorded.
-    calls: Mutex<Vec<Call>>,
 }
 
 impl SharedHistory {
@@ -46,13 +44,7 @@ impl SharedHistory {
             clock: AtomicU64::new(1),
             known: (0..KEYS_MAX).map(|_| Mutex::default()).collect(),
             is_unordered: (0..UNORDERED_BITS / 64).map(|_| AtomicU64::new(0)).collect(),
-            calls: Mutex::default(),
         })
-    }
-
-    /// The calls of the threads that have ended since this was asked last.
-    pub(super) fn take_calls(&self) -> Vec<Call> {
-        std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn tick(&self) -> u64 {
@@ -151,12 +143,9 @@ impl<'a> StalenessChecker<'a> {
         StalenessChecker { shared, requests, clients, scratch: Default::default(), record }
     }
 
-    /// The thread has ended.
-    pub(super) fn end(self) {
-        if let Some(mut record) = self.record {
-            let mut calls = self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner);
-            calls.append(&mut record.calls);
-        }
+    /// The calls of the thread, where they are recorded.
+    pub(super) fn into_calls(self) -> Vec<Call> {
+        self.record.map_or_else(Vec::new, |record| record.calls)
     }
 
     /// Whether client `place` cannot ask this, because it did not find the version of the key.

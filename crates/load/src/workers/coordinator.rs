@@ -4,7 +4,7 @@
 //! with an error: figures without its clients would be those of another load.
 
 use super::super::linearizability::clock_name;
-use super::super::measure::{Collector, FromThread, linearizability, threads};
+use super::super::measure::{Collector, FromThread, threads};
 use super::super::tally::Tally;
 use super::super::verify::Verify;
 use super::super::{Observer, Plan, plain_cause};
@@ -256,7 +256,6 @@ impl Coordinator<'_> {
         }
         let all_threads = self.workers.iter().map(|worker| worker.running).sum();
         let mut collector = Collector::new(self.plan, begin, all_threads);
-        let mut all_calls = Vec::new();
         while self.workers.iter().any(|worker| worker.running > 0) {
             let silent_at = Instant::now() + SILENCE_MAX;
             let received =
@@ -264,7 +263,6 @@ impl Coordinator<'_> {
             collector.report_edges(Instant::now(), observer);
             match received {
                 Some((number, FromWorker::Started)) => self.workers[number].start_delay = begin.elapsed(),
-                Some((_, FromWorker::Calls(mut calls))) => all_calls.append(&mut calls),
                 Some((number, FromWorker::Thread(thread, message))) => {
                     let worker = &mut self.workers[number];
                     if let FromThread::Tally(tally) = &message {
@@ -282,8 +280,7 @@ impl Coordinator<'_> {
             }
         }
         let workers = self.workers.iter().map(Worker::report).collect();
-        let linearizability = linearizability(self.plan, all_calls);
-        Ok(LoadReport { linearizability, workers, ..collector.finish(observer) })
+        Ok(LoadReport { workers, ..collector.finish(observer) })
     }
 }
 

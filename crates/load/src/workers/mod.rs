@@ -12,7 +12,6 @@ pub use coordinator::run;
 pub use worker::work;
 
 use super::Plan;
-use super::linearizability::Call;
 use super::measure::FromThread;
 use kv::proto::LoadEvent;
 use serde::{Deserialize, Serialize};
@@ -46,8 +45,6 @@ pub(super) enum FromWorker {
     Event(LoadEvent),
     Ready,
     Started,
-    /// Calls of threads that will report their end next.
-    Calls(Vec<Call>),
     /// What a thread reports, with its number among those of this worker.
     Thread(usize, FromThread),
     /// The order could not be carried out.

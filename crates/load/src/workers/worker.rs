@@ -1,8 +1,6 @@
 //! The worker: carries out its part of a plan, as the coordinator orders.
 
 use super::super::early_end::EarlyEnd;
-use super::super::measure::FromThread;
-use super::super::staleness::SharedHistory;
 use super::super::verify::Verify;
 use super::super::{FILES_SPARE, allow_files, linearizability, machine_error, measure, preload, reach};
 use super::{FromWorker, ToWorker, send};
@@ -11,9 +9,6 @@ use kv::proto::FORMAT;
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-
-/// Calls that one message has at most.
-const CALLS_MAX: usize = 1000;
 
 /// Carries out the orders that come from `input`, answers on `output`, and returns when `input` ends: the coordinator is done or
 /// gone. The caller then ends the process, and the load with it. `Err` is the line that was no order.
@@ -48,15 +43,9 @@ fn carry_out(orders: &Receiver<ToWorker>, answer: &mut dyn FnMut(FromWorker)) ->
     answer(FromWorker::Ready);
     let Ok(ToWorker::Start) = orders.recv() else { return Ok(()) };
     answer(FromWorker::Started);
-    let history = SharedHistory::new(plan.verify, &clients);
     let failed = |error| machine_error(error, plan.connect);
-    measure::run_threads(&plan, &clients, &endpoints, &EarlyEnd::default(), &history, |_, messages| {
+    measure::run_threads(&plan, &clients, &endpoints, &EarlyEnd::default(), |_, messages| {
         for (thread, message) in messages {
-            if let (Ok(FromThread::Tally(_)), Some(history)) = (&message, &history) {
-                for calls in history.take_calls().chunks(CALLS_MAX) {
-                    answer(FromWorker::Calls(calls.to_vec()));
-                }
-            }
             answer(FromWorker::Thread(thread, message.map_err(failed)?));
         }
         Ok(())
