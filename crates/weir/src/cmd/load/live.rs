@@ -8,7 +8,7 @@ use crate::cmd::{counted, note};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use kv::proto::{LoadEvent, SecondReport};
 use kv::units;
-use load::{Pacing, Plan};
+use load::Plan;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -64,17 +64,13 @@ impl Live {
 
 /// What is known of a run so far.
 struct State {
-    warmup: Duration,
-    window: Duration,
+    plan: Plan,
     /// Seconds between two lines: figures are of whole ones.
     every: usize,
     /// The seconds of the warm-up or of the window that no line has shown.
     not_shown: Vec<SecondReport>,
     /// Their answers by status.
     statuses: BTreeMap<String, u64>,
-    pacing: Pacing,
-    /// Whether statuses are shown: operations on keys are judged by more than that.
-    has_statuses: bool,
     /// Goodput of the last seconds, warm-up included, the latest at the end.
     rates: VecDeque<f64>,
 }
@@ -82,13 +78,10 @@ struct State {
 impl State {
     fn new(plan: &Plan, every: Duration) -> State {
         State {
-            warmup: plan.warmup,
-            window: plan.window,
+            plan: plan.clone(),
             every: (every.as_secs_f64().ceil() as usize).max(1),
             not_shown: Vec::new(),
             statuses: BTreeMap::new(),
-            pacing: plan.pacing,
-            has_statuses: !plan.is_key_value(),
             rates: VecDeque::new(),
         }
     }
@@ -126,6 +119,7 @@ impl State {
     /// The percentiles of several seconds together are not known: they are at most the highest of them, and that is what
     /// stands there.
     fn line(&mut self, second: i64) -> String {
+        let plan = &self.plan;
         let seconds = std::mem::take(&mut self.not_shown);
         let sum = |figure: fn(&SecondReport) -> u64| seconds.iter().map(figure).sum::<u64>();
         let rate = sum(|second| second.successes) as f64 / seconds.len() as f64;
@@ -136,20 +130,20 @@ impl State {
             if none { "–".to_owned() } else { format!("{sign}{}", units::micros(highest)) }
         };
         let (phase, over, of) = match second {
-            ..0 => ("warm-up", self.warmup.as_secs_f64().ceil() as i64 + second + 1, self.warmup),
-            0.. => ("window", second + 1, self.window),
+            ..0 => ("warm-up", plan.warmup.as_secs_f64().ceil() as i64 + second + 1, plan.warmup),
+            0.. => ("window", second + 1, plan.window),
         };
         // The last one tells how it is now; of random arrivals none is counted.
         let backlog = seconds.last().and_then(|second| second.backlog);
         let backlog = backlog.map_or_else(String::new, |backlog| format!(", backlog {backlog}"));
         let since = (second + 1).max(0).unsigned_abs().saturating_sub(seconds.len() as u64);
         let since = Duration::from_secs(since);
-        let (since, length) = (self.warmup + since, Duration::from_secs(seconds.len() as u64));
-        let offered = self
-            .pacing
-            .offered_rps(since, length)
-            .map_or_else(String::new, |rate| format!(" of {} offered{backlog}", units::short(rate)));
-        let statuses = std::mem::take(&mut self.statuses).into_iter().filter(|_| self.has_statuses);
+        let (since, length) = (plan.warmup + since, Duration::from_secs(seconds.len() as u64));
+        let offered = plan.pacing.offered_rps(since, length);
+        let offered =
+            offered.map_or_else(String::new, |rate| format!(" of {} offered{backlog}", units::short(rate)));
+        // Operations on keys are judged by more than that.
+        let statuses = std::mem::take(&mut self.statuses).into_iter().filter(|_| !plan.is_key_value());
         let statuses: String = statuses.map(|(status, count)| format!("  {status} × {count}")).collect();
         format!(
             "{phase:<7}  {over:>3}s of {}  {:>5} req/s{offered}  p50 {}  p95 {}  p99 {}  max {}  {}{statuses}",
