@@ -14,7 +14,7 @@ use kv::proto::{FORMAT, LoadReport, WorkerReport};
 use kv::units::Span;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,12 +40,12 @@ pub fn run(plan: &Plan, commands: &[String], observer: Observer<'_>) -> Result<L
     let mut workers: Vec<Worker> = Vec::new();
     for (command, clients) in commands.iter().zip(shares(plan.clients, commands.len())) {
         let first_thread = workers.last().map_or(0, |last| last.first_thread + last.running as usize);
-        let (process, input) = start(workers.len(), command, &sender)
-            .map_err(|error| worker_error(command, format_args!("cannot run sh: {}", plain_cause(&error))))?;
+        let process = start(workers.len(), command, &sender).map_err(|error| {
+            Error::new(format_args!("worker `{command}`: cannot run sh: {}", plain_cause(&error)))
+        })?;
         workers.push(Worker {
             command: command.clone(),
             process,
-            input,
             heard_at: Instant::now(),
             start_delay: Duration::ZERO,
             tally: Tally::new(plan.pacing.is_open(), plan.kind_count()),
@@ -69,9 +69,8 @@ fn shares(clients: u32, workers: usize) -> Vec<Range<u32>> {
 struct Worker {
     command: String,
     clients: Range<u32>,
+    /// Without its standard input once it has to end.
     process: Child,
-    /// `None` once the worker has to end.
-    input: Option<ChildStdin>,
     /// When its last message came.
     heard_at: Instant,
     /// From the order to start to its confirmation.
@@ -88,14 +87,10 @@ struct Worker {
 type Received = (usize, Result<FromWorker, Option<Vec<u8>>>);
 
 /// Starts worker `number`; what it sends goes to `sender`.
-fn start(
-    number: usize,
-    command: &str,
-    sender: &Sender<Received>,
-) -> std::io::Result<(Child, Option<ChildStdin>)> {
+fn start(number: usize, command: &str, sender: &Sender<Received>) -> std::io::Result<Child> {
     let mut process =
         Command::new("sh").args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let (input, output) = (process.stdin.take(), process.stdout.take());
+    let output = process.stdout.take();
     let sender = sender.clone();
     thread::spawn(move || {
         let lines = BufReader::new(output.expect("it is piped")).split(b'\n').map_while(Result::ok);
@@ -107,19 +102,19 @@ fn start(
             }
         }
     });
-    Ok((process, input))
+    Ok(process)
 }
 
 impl Worker {
     fn send(&mut self, message: &ToWorker) {
-        if let Some(input) = &mut self.input {
+        if let Some(input) = &mut self.process.stdin {
             // Where this fails, the worker is gone, and the thread that reads from it will say so.
             let _ = send(input, message);
         }
     }
 
     fn error(&self, cause: impl std::fmt::Display) -> Error {
-        worker_error(&self.command, cause)
+        Error::new(format_args!("worker `{}`: {cause}", self.command))
     }
 
     /// Why no more comes from it after `line`, which is no message, or at the end of its standard output.
@@ -140,7 +135,7 @@ impl Worker {
 
     /// Has it end. The end of its input ends `weir load-worker` even where another process is its parent.
     fn end(&mut self) {
-        self.input = None;
+        self.process.stdin = None;
         // An error says that it has ended already.
         let _ = self.process.kill();
     }
@@ -164,10 +159,6 @@ impl Drop for Worker {
         self.end();
         let _ = self.process.wait();
     }
-}
-
-fn worker_error(command: &str, cause: impl std::fmt::Display) -> Error {
-    Error::new(format_args!("worker `{command}`: {cause}"))
 }
 
 struct Coordinator<'a> {
