@@ -234,11 +234,11 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
         warmup: Duration::from_secs_f64(window / 4.0),
         ..plan.clone()
     };
-    let mut levels: Vec<Level> = Vec::new();
+    let mut reports: Vec<Vec<LoadReport>> = Vec::new();
     for round in 0..ROUNDS {
         for place in 0.. {
             let clients = 1 << place;
-            let is_last = round > 0 && place == levels.len();
+            let is_last = round > 0 && place == reports.len();
             if is_last || clients > most {
                 break;
             }
@@ -248,7 +248,7 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
             let report = run(&plan)?;
             if let Err(why) = needs_success(&report) {
                 // What was measured with fewer clients stays.
-                if levels.is_empty() {
+                if reports.is_empty() {
                     return Err(why);
                 }
                 note(format_args!("{clients} clients: {why}"));
@@ -264,13 +264,13 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
                     short(report.goodput_rps),
                 ));
             }
-            match levels.get_mut(place) {
-                Some(level) => level.add(&report),
-                None => levels.push(Level::of(&report)),
+            match reports.get_mut(place) {
+                Some(of_level) => of_level.push(report),
+                None => reports.push(vec![report]),
             }
             // Two doublings without a gain.
             let goodput =
-                |back: usize| levels.len().checked_sub(back).map(|place| levels[place].goodput_rps[0]);
+                |back: usize| reports.len().checked_sub(back).map(|place| reports[place][0].goodput_rps);
             if round == 0
                 && let (Some(last), Some(before)) = (goodput(1), goodput(3))
                 && last < before * GAIN_LEAST
@@ -279,6 +279,7 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
             }
         }
     }
+    let levels: Vec<Level> = reports.iter().map(|of_level| Level::of(of_level)).collect();
     let estimates =
         levels.iter().filter_map(|level| Some((Estimate::of(&level.goodput_rps)?, level.clients)));
     let best = estimates.max_by(|(a, _), (b, _)| a.mean.total_cmp(&b.mean));
@@ -328,26 +329,18 @@ fn knee(capacity_rps: f64, alone: &Level, think: Duration) -> f64 {
 }
 
 impl Level {
-    fn of(report: &LoadReport) -> Level {
+    /// Of at least one round; of latencies and errors the mean of the rounds is kept.
+    fn of(reports: &[LoadReport]) -> Level {
+        let all = |figure: fn(&LoadReport) -> f64| reports.iter().map(figure);
+        let mean = |figure: fn(&LoadReport) -> f64| all(figure).sum::<f64>() / reports.len() as f64;
         Level {
-            clients: report.clients,
-            goodput_rps: vec![report.goodput_rps],
-            latency_us_mean: report.latency.us_mean,
-            latency_us_p50: report.latency.us_p50,
-            latency_us_p99: report.latency.us_p99,
-            error_ratio: report.error_ratio,
+            clients: reports[0].clients,
+            goodput_rps: all(|report| report.goodput_rps).collect(),
+            latency_us_mean: mean(|report| report.latency.us_mean),
+            latency_us_p50: mean(|report| report.latency.us_p50),
+            latency_us_p99: mean(|report| report.latency.us_p99),
+            error_ratio: mean(|report| report.error_ratio),
         }
-    }
-
-    /// Adds another round: of latencies and errors the mean of the rounds is kept.
-    fn add(&mut self, report: &LoadReport) {
-        self.goodput_rps.push(report.goodput_rps);
-        let rounds = self.goodput_rps.len() as f64;
-        let mean = |mean: &mut f64, next: f64| *mean += (next - *mean) / rounds;
-        mean(&mut self.latency_us_mean, report.latency.us_mean);
-        mean(&mut self.latency_us_p50, report.latency.us_p50);
-        mean(&mut self.latency_us_p99, report.latency.us_p99);
-        mean(&mut self.error_ratio, report.error_ratio);
     }
 }
 
@@ -382,7 +375,7 @@ mod tests {
         // Nine of ten requests take 1 ms and the others 11 ms; a client thinks for 8 ms.
         let latency = Latency { us_mean: 2000.0, us_p50: 1000.0, ..Latency::default() };
         let alone =
-            Level::of(&LoadReport { clients: 1, goodput_rps: 100.0, latency, ..LoadReport::default() });
+            Level::of(&[LoadReport { clients: 1, goodput_rps: 100.0, latency, ..LoadReport::default() }]);
         assert_eq!(knee(5000.0, &alone, Duration::from_millis(8)), 50.0);
         assert_eq!(knee(5000.0, &alone, Duration::ZERO), 10.0);
     }
