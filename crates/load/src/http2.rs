@@ -285,7 +285,7 @@ impl Http2 {
         if exchange.sending.is_none() || !exchange.wakeup.woken.take() {
             return Ok(Step::Wait);
         }
-        let received = exchange.receive(&mut client.answer, &client.request, &mut client.received);
+        let received = exchange.receive(client);
         let place = exchange.connection;
         if !matches!(received, Ok(false)) {
             exchange.end(client);
@@ -382,12 +382,8 @@ impl Exchange {
     }
 
     /// Takes what has arrived; true when that is all of the answer.
-    fn receive(
-        &mut self,
-        answer: &mut Answer,
-        request: &Request,
-        received: &mut Vec<u8>,
-    ) -> Result<bool, h2::Error> {
+    fn receive(&mut self, client: &mut Client) -> Result<bool, h2::Error> {
+        let Client { answer, request, received, .. } = client;
         let cx = &mut Context::from_waker(&self.wakeup.waker);
         if let Some(response) = &mut self.response {
             let Poll::Ready(response) = Pin::new(response).poll(cx) else { return Ok(false) };
