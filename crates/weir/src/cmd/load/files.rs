@@ -30,19 +30,20 @@ pub(super) fn check(path: &str) -> Result<(), Error> {
     opened.map(drop).map_err(|error| Error::input(cannot_write(path, &error)).hint(HINT))
 }
 
-/// Writes a file `hdr…` for each histogram of the report, and its seconds into the file `seconds`. Says what became of those that
-/// could not be written: one that fails keeps no other from it.
-pub(super) fn write(hdr: Option<&str>, seconds: Option<&str>, report: &LoadReport) -> Vec<Error> {
-    let paths = hdr.map_or_else(Vec::new, |prefix| paths(prefix, report.histograms.keys()));
-    let distributions =
-        paths.into_iter().zip(report.histograms.values().map(|buckets| distribution(buckets)));
-    let seconds = seconds.map(|path| (path.to_owned(), table(&report.seconds)));
-    distributions.chain(seconds).filter_map(|(path, text)| write_text(&path, &text)).collect()
+/// The percentile distributions of the report's histograms, each with the path of its file, which begins with `prefix`.
+pub(super) fn distributions(prefix: &str, report: &LoadReport) -> Vec<(String, String)> {
+    let texts = report.histograms.values().map(|buckets| distribution(buckets));
+    paths(prefix, report.histograms.keys()).into_iter().zip(texts).collect()
 }
 
-/// Writes a file; says why where that failed.
-pub(super) fn write_text(path: &str, text: &str) -> Option<Error> {
-    fs::write(path, text).err().map(|error| Error::new(cannot_write(path, &error)).hint(HINT))
+/// Writes texts into the files with these paths. Says what became of those that could not be written: one that fails keeps no other
+/// from it.
+pub(super) fn write(files: &[(String, String)]) -> Vec<Error> {
+    let failure = |(path, text): &(String, String)| {
+        let error = fs::write(path, text).err()?;
+        Some(Error::new(cannot_write(path, &error)).hint(HINT))
+    };
+    files.iter().filter_map(failure).collect()
 }
 
 /// The files of these histograms: those whose names become equal are numbered.
@@ -64,7 +65,7 @@ fn cannot_write(path: &str, error: &io::Error) -> String {
 }
 
 /// The seconds as RFC 4180 has tables.
-fn table(seconds: &[SecondReport]) -> String {
+pub(super) fn table(seconds: &[SecondReport]) -> String {
     let mut text = String::from(
         "second,attempts,successes,failures,goodput_rps,latency_us_mean,latency_us_p50,latency_us_p95,latency_us_p99,latency_us_max\r\n",
     );
@@ -232,7 +233,7 @@ mod tests {
         fs::write(path("run.hgrm"), "older").unwrap();
         let prefix = path("run").to_str().unwrap().to_owned();
         check_prefix(&prefix, &HISTOGRAMS.map(String::from)).unwrap();
-        assert!(write(Some(&prefix), None, &report()).is_empty());
+        assert!(write(&distributions(&prefix, &report())).is_empty());
         let mut names: Vec<String> = (fs::read_dir(folder.path()).unwrap())
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -264,14 +265,14 @@ mod tests {
         check_prefix(&prefix, &HISTOGRAMS.map(String::from)).unwrap();
         fs::remove_file(path("run-get.hgrm")).unwrap();
         fs::create_dir(path("run-get.hgrm")).unwrap();
-        let failures = write(Some(&prefix), None, &report());
+        let failures = write(&distributions(&prefix, &report()));
         let messages: Vec<String> = failures.iter().map(Error::to_string).collect();
         assert!(messages[0].contains("run-get.hgrm: Is a directory"), "{messages:?}");
         assert_eq!(messages.len(), 1);
         assert!(path("run.hgrm").is_file() && path("run-service.hgrm").is_file());
         drop(folder);
         let messages: Vec<String> =
-            write(Some(&prefix), None, &report()).iter().map(Error::to_string).collect();
+            write(&distributions(&prefix, &report())).iter().map(Error::to_string).collect();
         assert!(messages[0].contains("run.hgrm: No such file or directory"), "{messages:?}");
         assert_eq!(messages.len(), 3);
     }

@@ -246,13 +246,12 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     // The last one decides the exit code: a failure of the run or of a file is 1 also where a condition holds.
     let mut failures = Vec::from_iter(gates(args.fail_if.as_ref(), &report));
     failures.extend(early_end.failure());
-    failures.extend(files::write(args.hdr.as_deref(), args.seconds.as_deref(), &report));
-    let exports = [
-        args.junit.as_ref().map(|path| (path, exports::junit(&plan, args.fail_if.as_ref(), &report))),
-        args.k6_summary.as_ref().map(|path| (path, format!("{}\n", exports::k6_summary(&report)))),
-        args.prometheus.as_ref().map(|path| (path, metrics::prometheus(&report))),
-    ];
-    failures.extend(exports.into_iter().flatten().filter_map(|(path, text)| files::write_text(path, &text)));
+    let mut files = args.hdr.map_or_else(Vec::new, |prefix| files::distributions(&prefix, &report));
+    files.extend(args.seconds.map(|path| (path, files::table(&report.seconds))));
+    files.extend(args.junit.map(|path| (path, exports::junit(&plan, args.fail_if.as_ref(), &report))));
+    files.extend(args.k6_summary.map(|path| (path, format!("{}\n", exports::k6_summary(&report)))));
+    files.extend(args.prometheus.map(|path| (path, metrics::prometheus(&report))));
+    failures.extend(files::write(&files));
     failures.extend(args.otlp.as_ref().and_then(|collector| collector.send(&plan, &report)));
     if !wants_histograms {
         report.histograms.clear();
