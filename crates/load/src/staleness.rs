@@ -36,7 +36,7 @@ pub(super) struct SharedHistory {
 }
 
 impl SharedHistory {
-    /// A ledger for these clients in the run of `verify`; `None` where nothing is verified.
+    /// Of these clients in the run of `verify`; `None` where nothing is verified.
     pub(super) fn new(verify: Verify, clients: &Range<u32>) -> Option<SharedHistory> {
         verify.is_on().then(|| SharedHistory {
             verify,

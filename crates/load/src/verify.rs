@@ -1,7 +1,7 @@
 //! What a value says of its own origin, so that a read of it can be compared to the last byte and put in order.
 //!
 //! Behind the key a marked value says which run wrote it, which client, as which of its writes, and how long it is; all the
-//! rest follows from that. Bytes in and out: what may be read when is the matter of `checker`.
+//! rest follows from that. Bytes in and out: what may be read when is the matter of `staleness`.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
