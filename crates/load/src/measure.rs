@@ -283,8 +283,10 @@ impl Driver for Measured<'_> {
 
     fn judge(&mut self, request: &Request, answer: &Answer, result: Outcome) -> (Outcome, bool) {
         match &mut self.checker {
-            Some(checker) => checker.judge(request, &answer.content.kept, answer.version(request), result),
-            None => (result, false),
+            Some(checker) if request.watch.is_some() => {
+                checker.judge(request, &answer.content.kept, answer.version(request), result)
+            }
+            _ => (result, false),
         }
     }
 

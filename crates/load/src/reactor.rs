@@ -38,7 +38,7 @@ const START_EVERY: Duration = Duration::from_millis(5);
 pub(super) trait Driver {
     /// Renders the next request of client `index`; `false` when there is none for it any more.
     fn next(&mut self, index: usize, request: &mut Request) -> bool;
-    /// The result of a watched request whose answer alone gives `result`, and whether a value was compared as a whole.
+    /// The result of a request whose answer alone gives `result`, and whether a value was compared as a whole.
     fn judge(&mut self, _request: &Request, _answer: &Answer, result: Outcome) -> (Outcome, bool) {
         (result, false)
     }
@@ -211,10 +211,8 @@ impl Reactor {
         driver.cannot_send(error)?;
         let client = &mut self.clients[index];
         let rest = client.next_backoff();
-        if client.request.watch.is_some() {
-            // It had no effect, as one that found no connection.
-            let _ = driver.judge(&client.request, &client.answer, Err(Fault::Refused));
-        }
+        // It had no effect, as one that found no connection.
+        let _ = driver.judge(&client.request, &client.answer, Err(Fault::Refused));
         self.landed(driver);
         self.pause(index, State::BackingOff, rest);
         Ok(Step::Wait)
@@ -224,10 +222,7 @@ impl Reactor {
     fn follow(&mut self, index: usize, mut step: Step, driver: &mut impl Driver) -> io::Result<()> {
         while let Step::Over { result, broken } = step {
             let client = &self.clients[index];
-            let (result, verified) = match client.request.watch {
-                Some(_) => driver.judge(&client.request, &client.answer, result),
-                None => (result, false),
-            };
+            let (result, verified) = driver.judge(&client.request, &client.answer, result);
             if let Err(fault) = result {
                 driver.failed(fault, &client.request, client.answer.status, &client.received);
             }
