@@ -19,8 +19,8 @@ pub struct EarlyEnd {
     /// As planned, once the run has begun.
     window: OnceLock<Window>,
     end: OnceLock<Instant>,
-    /// Whether its owner asks for [`EarlyEnd::failure`].
-    hears_failures: bool,
+    /// Whether its owner asks for [`EarlyEnd::failure`], so that a failure of this machine ends the window and not the run.
+    pub(super) hears_failures: bool,
     failure: Mutex<Option<Error>>,
 }
 
@@ -34,11 +34,6 @@ impl EarlyEnd {
     /// Why the window ended early, if this machine was the reason.
     pub fn failure(&self) -> Option<Error> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Whether a failure of this machine ends the window and not the run.
-    pub(super) fn hears_failures(&self) -> bool {
-        self.hears_failures
     }
 
     /// Ends the window because of `failure`. The first one counts.

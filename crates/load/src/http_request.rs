@@ -139,7 +139,7 @@ impl RequestFlags {
             // Without a length a server does not know that such a request has no body.
             request.body = Some(Vec::new());
         }
-        let columns = self.values.as_ref().map_or(&[][..], Values::columns);
+        let columns = self.values.as_ref().map_or(&[][..], |values| &values.columns);
         if let Some(values) = &self.values {
             check_headers(&request, values)?;
         }
@@ -156,7 +156,7 @@ impl RequestFlags {
         if !has(&headers, "host") {
             headers.insert(0, Header { name: "Host".into(), value: target.authority() });
         }
-        let basic = self.user.as_deref().or(target.credentials().filter(|_| self.bearer.is_none()));
+        let basic = self.user.as_deref().or(target.credentials.as_deref().filter(|_| self.bearer.is_none()));
         let basic = basic.map(|user| {
             // As curl sends an empty password.
             let colon = if user.contains(':') { "" } else { ":" };
@@ -202,7 +202,7 @@ impl RequestFlags {
 
 /// Whether the headers are whole whichever row they take their values from.
 fn check_headers(request: &HttpRequest, values: &Values) -> Result<(), Error> {
-    let columns = values.columns();
+    let columns = &values.columns;
     for Header { name, value } in &request.headers {
         let used = variables::columns_in(value.as_bytes(), columns).into_iter();
         let wrong = used.filter_map(|column| Some((column, values.row_with_control(column)?)));

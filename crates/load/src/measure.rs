@@ -326,7 +326,7 @@ impl Driver for Measured<'_> {
 
     fn cannot_send(&mut self, error: std::io::Error) -> std::io::Result<()> {
         // Before the window there is nothing to report.
-        if Instant::now() < self.recorder.window.start || !self.early_end.hears_failures() {
+        if Instant::now() < self.recorder.window.start || !self.early_end.hears_failures {
             return Err(error);
         }
         self.early_end.fail(machine_error(error, self.connect));

@@ -172,7 +172,7 @@ impl<'a> StalenessChecker<'a> {
                 self.shared.mark_unordered(client, count);
             }
             history.in_flight.push((number, count));
-            let mark = Mark { run: self.shared.verify.run(), writer: client, count, value_bytes };
+            let mark = Mark { run: self.shared.verify.run, writer: client, count, value_bytes };
             self.requests.render(request, ask, Some(mark));
             let action = match operation {
                 Operation::PutIfAbsent => Action::WriteIf(Value::ABSENT),
@@ -230,7 +230,7 @@ impl<'a> StalenessChecker<'a> {
                     Err(()) => (Err(Fault::WrongValue), true),
                     Ok(None) => (result, false),
                     Ok(Some(mark)) => {
-                        found = Some(Value::of_mark(&mark, self.shared.verify.run()));
+                        found = Some(Value::of_mark(&mark, self.shared.verify.run));
                         (self.check_order(number, &mark, known), true)
                     }
                 },
@@ -258,7 +258,7 @@ impl<'a> StalenessChecker<'a> {
     fn check_order(&self, number: u64, mark: &Mark, known: &KeyHistory) -> Outcome {
         // Of what other runs and other processes write and when, nothing is known.
         let is_known = mark.writer == PRELOAD_WRITER || self.shared.clients.contains(&mark.writer);
-        if is_known && mark.run == self.shared.verify.run() {
+        if is_known && mark.run == self.shared.verify.run {
             if self.shared.excludes(known, mark) {
                 return Err(Fault::StaleValue);
             }

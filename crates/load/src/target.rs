@@ -20,7 +20,7 @@ pub struct Target {
     /// With the query; empty where the URL has none.
     path: String,
     /// `user:password`, where the URL has them.
-    credentials: Option<String>,
+    pub(super) credentials: Option<String>,
 }
 
 /// How a server is reached.
@@ -50,11 +50,6 @@ impl Target {
     /// Path and query; `None` where the URL names a server alone.
     pub fn path(&self) -> Option<&str> {
         Some(self.path.as_str()).filter(|path| !path.is_empty())
-    }
-
-    /// `user:password`, where the URL has them.
-    pub(super) fn credentials(&self) -> Option<&str> {
-        self.credentials.as_deref()
     }
 
     /// Of https, the host without brackets: the name in its certificate.
@@ -250,9 +245,9 @@ mod tests {
             assert_eq!(again, target);
         }
         let target: Target = "http://me:p%40ss@a".parse().unwrap();
-        assert_eq!(target.credentials(), Some("me:p@ss"));
+        assert_eq!(target.credentials.as_deref(), Some("me:p@ss"));
         assert!(!format!("{target} {target:?}").contains("p@ss"));
-        assert_eq!("http://me@a".parse::<Target>().unwrap().credentials(), Some("me:"));
+        assert_eq!("http://me@a".parse::<Target>().unwrap().credentials.as_deref(), Some("me:"));
     }
 
     #[test]

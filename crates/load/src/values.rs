@@ -7,16 +7,12 @@ use std::str::FromStr;
 /// Rows of values; request after request takes the next one, and after the last the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Values {
-    columns: Vec<String>,
+    pub(super) columns: Vec<String>,
     /// Row after row.
     cells: Vec<String>,
 }
 
 impl Values {
-    pub(super) fn columns(&self) -> &[String] {
-        &self.columns
-    }
-
     /// What request `number` has of a column.
     pub(super) fn cell(&self, number: u64, column: usize) -> &[u8] {
         let rows = (self.cells.len() / self.columns.len().max(1)).max(1) as u64;
@@ -96,7 +92,7 @@ mod tests {
             "{\"id\":7,\"name\":\"a b\"}\n\n{\"name\":\"c,d\",\"id\":8,\"more\":[1]}\n",
         ] {
             let values = Values::parse(text).unwrap();
-            assert_eq!(values.columns(), ["id", "name"]);
+            assert_eq!(values.columns, ["id", "name"]);
             let cells: Vec<&[u8]> =
                 (0..3).flat_map(|row| [values.cell(row, 0), values.cell(row, 1)]).collect();
             assert_eq!(cells, [&b"7"[..], b"a b", b"8", b"c,d", b"7", b"a b"]);

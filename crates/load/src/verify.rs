@@ -13,7 +13,7 @@ pub struct Verify {
     /// Of the reads, 0–1. At zero values carry no marks, and of every read the beginning is compared.
     share: f64,
     /// Told in every mark, so that values of other runs are not taken for this one's.
-    run: u32,
+    pub(super) run: u32,
 }
 
 impl Verify {
@@ -43,11 +43,6 @@ impl Verify {
     /// Whether values carry marks.
     pub(super) fn is_on(self) -> bool {
         self.share > 0.0
-    }
-
-    /// What the marks of this run contain.
-    pub(super) fn run(self) -> u32 {
-        self.run
     }
 
     /// Whether read number `read` of client `client` is compared as a whole: a draw that hangs on nothing else.
@@ -239,7 +234,7 @@ mod tests {
     #[test]
     fn two_runs_of_one_plan_do_not_share_their_values() {
         let once = Verify::all();
-        assert_ne!(once.run(), once.anew().run());
+        assert_ne!(once.run, once.anew().run);
         assert!(!Verify::NONE.is_on() && once.is_on());
     }
 }

@@ -106,7 +106,7 @@ impl Requests {
             false => {
                 // The plan was checked.
                 let requests = plan.http.requests(target).unwrap_or_default();
-                let cut = |request| CompiledTemplate::of_request(rules, request, values.columns(), connect);
+                let cut = |request| CompiledTemplate::of_request(rules, request, &values.columns, connect);
                 requests.iter().map(|request| Some(cut(request))).collect()
             }
         });
@@ -131,7 +131,7 @@ impl Requests {
     /// belongs to the key.
     pub(super) fn render_preload(&self, request: &mut Request, operation: Operation, number: u64) {
         let value_bytes = self.sizes.of_key(number);
-        let run = self.verify.run();
+        let run = self.verify.run;
         let mark = self.verify.is_on().then_some(Mark { run, writer: PRELOAD_WRITER, count: 0, value_bytes });
         let ask = RequestSpec { operation, number, value_bytes, template: 0 };
         self.write(request, ask, operation == Operation::Get, mark);
@@ -535,7 +535,7 @@ mod tests {
                 let mut scratch = Default::default();
                 requests.render(&mut get, ask(Operation::Get, 7, 0), None);
                 let mut origin = |body: &[u8]| requests.origin(&get, 7, body, &mut scratch);
-                let mark = Mark { run: plan.verify.run(), writer: 3, count: 9, value_bytes: 100 };
+                let mark = Mark { run: plan.verify.run, writer: 3, count: 9, value_bytes: 100 };
                 requests.render(&mut put, ask(Operation::Put, 7, 100), Some(mark));
                 let body = answer_of(dialect, &put);
                 assert_eq!(origin(&body), Ok(Some(mark)), "{}", text(&body));

@@ -229,7 +229,7 @@ impl Coordinator<'_> {
         self.expect(HELLO_MAX, observer, |message| matches!(message, FromWorker::Hello { .. }))?;
         // Once is enough, and the first can do it as well as any.
         let mut preload = self.plan.preload_keys() > 0;
-        let run = self.plan.check_for.map(|_| self.plan.verify.run());
+        let run = self.plan.check_for.map(|_| self.plan.verify.run);
         for worker in &mut self.workers {
             let (plan, clients) = (Box::new(self.plan.clone()), worker.clients.clone());
             worker.send(&ToWorker::Prepare { plan, clients, preload, run });
