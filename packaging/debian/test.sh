@@ -44,8 +44,9 @@ systemd-analyze security --no-pager --threshold=20 weir | tail -n 1
 systemctl restart weir
 [ "$(ask /kv/greeting)" = "$(hostname)" ]
 kill -KILL "$(of_weir MainPID)"
+# Until it is dead it takes connections, and resets them then.
+until [ "$(of_weir NRestarts)" = 1 ]; do sleep 0.1; done
 [ "$(ask /kv/greeting)" = "$(hostname)" ]
-[ "$(of_weir NRestarts)" = 1 ]
 before=$(of_weir MainPID)
 systemctl reload weir
 [ "$(ask /kv/greeting)" = "$(hostname)" ]
