@@ -70,6 +70,12 @@ fn a_cluster_has_nodes_and_cassandra_has_any_number_of_servers() {
     let cassandra = of("store = \"cassandra\"").unwrap().toml;
     let said = Experiment::parse(&format!("{cassandra}{fault}")).unwrap_err().to_string();
     assert!(said.contains("the disk of a cluster cannot be broken"), "{said}");
+    let kill = "[[fault]]\nkind = \"kill\"\npart = \"server\"\nat = \"0s\"\n";
+    for (injected, is_kept) in [("delay=1ms", true), ("delay=1ms,fail=4", false)] {
+        let failing = cassandra.replace("args = [", &format!("args = [\"--inject\", \"{injected}\", "));
+        let parsed = Experiment::parse(&format!("{failing}{kill}"));
+        assert_eq!(parsed.is_ok(), is_kept, "{injected}: {:?}", parsed.err());
+    }
 }
 
 #[test]
