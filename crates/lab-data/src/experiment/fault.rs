@@ -133,14 +133,13 @@ impl Experiment {
         let what = "fault: only targets that the lab starts can be broken";
         ensure(self.subjects.iter().all(is_ours), what, "use kind = \"weir\" or \"command\"")?;
         // It is told of that fault once the keys are written, and would not have it any more when it is started again.
-        let fails = |subject: &Subject| match &subject.target {
-            Target::Weir { args, .. } => {
-                args.iter().any(|arg| arg.split([',', ' ', '=']).any(|word| word == "fail"))
-            }
-            _ => false,
-        };
-        let what = "target.args: --inject fail=… is not kept when a server is started again";
-        ensure(!self.subjects.iter().any(fails), what, hint)?;
+        let args = self.subjects.iter().flat_map(|subject| match &subject.target {
+            Target::Weir { args, .. } => args.as_slice(),
+            _ => &[],
+        });
+        let mut flags = args.chain(self.workloads.iter().flat_map(|workload| &workload.serve));
+        let fails = flags.any(|flag| flag.split([',', ' ', '=']).any(|word| word == "fail"));
+        ensure(!fails, "--inject fail=… is not kept when a server is started again", hint)?;
         let parts = self.parts();
         let parts: Vec<&str> =
             parts.iter().map(String::as_str).filter(|part| ![GENERATOR, LINK].contains(part)).collect();

@@ -29,3 +29,21 @@ pub(super) static DASHBOARD: LazyLock<Dashboard> = LazyLock::new(|| {
 
 /// Fields of a page beside its policy.
 pub(super) const HEADERS: &str = "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_small_and_names_nothing_elsewhere() {
+        let Dashboard { page, policy } = &*DASHBOARD;
+        assert!(page.len() <= 60_000, "{} bytes", page.len());
+        assert!(!page.contains("{style}") && !page.contains("{script}"));
+        // The namespace of SVG is a name, not an address.
+        let rest = page.replace("http://www.w3.org/2000/svg", "");
+        for address in ["http:", "https:", "//cdn", "@import", "url(", "style=\"", "onclick"] {
+            assert!(!rest.contains(address), "the page contains {address}");
+        }
+        assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
+    }
+}

@@ -196,6 +196,7 @@ async fn clear(session: &mut dyn Session, shared: &Shared, waited: Duration) -> 
         None => Ok(()),
     };
     shared.events.cleared(id, marker.as_ref().filter(|_| stored.is_ok()));
+    shared.lose_if_unknown(stored.as_ref().err()).await;
     Ok(stored.err())
 }
 

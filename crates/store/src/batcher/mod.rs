@@ -194,19 +194,33 @@ impl Batcher {
             last_error: Mutex::default(),
             meters: Arc::default(),
         });
+        let started = Batcher::start_threads(&shared, workers, observer, lost_receiver);
+        if started.is_err() {
+            // The threads that were started end.
+            shared.status.send_replace(Status::Stopped);
+        }
+        started
+    }
+
+    fn start_threads(
+        shared: &Arc<Shared>,
+        workers: Workers,
+        observer: Arc<dyn Observer>,
+        lost: mpsc::UnboundedReceiver<(u64, String)>,
+    ) -> Result<Batcher, Error> {
         let of_store = |count: usize| if shared.config.role == Role::Replica { 0 } else { count.max(1) };
-        let (reads, read_threads) = worker::spawn::<ReadRequest>("weir-read", workers.read.max(1), &shared)?;
-        let (writes, write_threads) = worker::spawn("weir-write", of_store(workers.write), &shared)?;
-        let (long, long_threads) = worker::spawn("weir-long", of_store(1), &shared)?;
-        let late_long = worker::refuse_late(long.clone(), Arc::clone(&shared));
-        let sweep = expiry::remove_expired(long.clone(), writes.clone(), Arc::clone(&shared));
-        let late_reads = worker::refuse_late(reads.clone(), Arc::clone(&shared));
-        let late_writes = worker::refuse_late(writes.clone(), Arc::clone(&shared));
+        let (reads, read_threads) = worker::spawn::<ReadRequest>("weir-read", workers.read.max(1), shared)?;
+        let (writes, write_threads) = worker::spawn("weir-write", of_store(workers.write), shared)?;
+        let (long, long_threads) = worker::spawn("weir-long", of_store(1), shared)?;
+        let late_long = worker::refuse_late(long.clone(), Arc::clone(shared));
+        let sweep = expiry::remove_expired(long.clone(), writes.clone(), Arc::clone(shared));
+        let late_reads = worker::refuse_late(reads.clone(), Arc::clone(shared));
+        let late_writes = worker::refuse_late(writes.clone(), Arc::clone(shared));
         let beside = async { tokio::join!(late_reads, late_writes, late_long, sweep).0 };
-        let owner = ownership::spawn(&shared, observer, lost_receiver, beside)?;
+        let owner = ownership::spawn(shared, observer, lost, beside)?;
         let workers = read_threads.into_iter().chain(long_threads).chain(write_threads);
         let threads = workers.chain([owner]).collect();
-        Ok(Batcher { shared, reads, long, writes, threads })
+        Ok(Batcher { shared: Arc::clone(shared), reads, long, writes, threads })
     }
 
     /// Reads the row under `key`, `None` if absent.

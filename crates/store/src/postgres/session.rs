@@ -135,7 +135,9 @@ impl Base {
 
     /// What a failure at `step` means.
     pub(super) fn failure(&self, error: tokio_postgres::Error, step: Step<'_>) -> Error {
-        self.noted(error).of(&self.shown, step)
+        // A read waits for no lock.
+        let failure = if matches!(step, Step::Read) { Failure::from(error) } else { self.noted(error) };
+        failure.of(&self.shown, step)
     }
 
     /// The same, before it is known at which step.

@@ -61,7 +61,9 @@ impl Logger {
         for written in lines {
             // There is nowhere to say that it failed, here and below.
             let _ = output.write_all(written.as_bytes());
-            let dropped = self.dropped.swap(0, Relaxed);
+            // Once the queue is empty: what was lost came after all that was in it.
+            let is_last = self.waiting.load(Relaxed) == 1;
+            let dropped = if is_last { self.dropped.swap(0, Relaxed) } else { 0 };
             if dropped > 0 {
                 let what = format_args!("{dropped} lines of the log found its queue full and are lost");
                 let _ = output.write_all(line("warn", what).as_bytes());
