@@ -26,8 +26,8 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
             "Utilization and demand are those at {}, from which the limit is determined. Demand: busy time per request, ± its standard deviation over these levels. 100 % busy at: the highest goodput, \
-             divided by the utilization at that level; with ≥ the true value is higher, as demand falls with the load (batching). The next \
-             limit is the resource with the lowest “100 % busy at” above the measured goodput and not below that of the named limit; \
+             divided by the utilization at that level; with ≥ the true value is higher, as demand falls with the load (batching). The next limit: of \
+             the resources whose “100 % busy at” is above the measured goodput and at least as high as that of the named limit, the one where it is lowest; \
              values with ≥ are used only if there is no other. The generator, and workers or pools that wait for the named limit, do not count. Commit path: what a \
              write waits for until it is durable. Queue \
              growth: by how much the queue there grows with each client added, up to the highest level. Pressure: share of the time in which some thread \

@@ -3,6 +3,7 @@
 use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latency, listed, percent, spread};
 use kv::units::{micros, short};
 use lab_analysis::audit::AuditFinding;
+use lab_analysis::rows::SATURATED;
 use lab_analysis::{
     Blocked, CONFLICTS, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Growth, Knee, Outside,
     PublishedSweep, Reason, Row, Searched, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
@@ -77,10 +78,22 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     let bottleneck = &found.bottleneck;
     let because =
         bottleneck.because.iter().map(|of| reason(of, &bottleneck.levels) + &in_use(of, &bottleneck.named));
-    found.knee.iter().map(|of| knee(of, found)).chain(because).chain(help(found)).collect()
+    let named = &bottleneck.named;
+    let is_full = |of: &Evidence| of.blocked.is_none() && of.utilization >= SATURATED;
+    // Where nothing else led to it.
+    let full = (bottleneck.because.is_empty() && !named.is_empty() && named.iter().all(is_full)).then(|| {
+        let levels = format::levels(&bottleneck.levels);
+        format!(
+            "{}: {} at {levels}. From 95 % on that is evidence.",
+            capitalized(&limits(named)),
+            busy(named)
+        )
+    });
+    let knee = found.knee.iter().map(|of| knee(of, found));
+    knee.chain(full).chain(because).chain(help(found)).collect()
 }
 
-/// Why what is named is not what has the queue: ` To serve a request, server workers need what is named: server CPU (98 % busy).`
+/// Why what is named is not what has the queue: ` Server workers need server CPU (98 % busy) to serve requests, so …`
 fn in_use(of: &Reason, named: &[Evidence]) -> String {
     let (Reason::Queue(growth) | Reason::InStore(growth)) = of else { return String::new() };
     let is_other = named.iter().all(|of| of.resource != growth.resource);
@@ -88,10 +101,11 @@ fn in_use(of: &Reason, named: &[Evidence]) -> String {
         return String::new();
     }
     format!(
-        " To serve a request, {} need what is named: {} ({}).",
-        growth.resource,
+        " {} need {} ({}) to serve requests, so that is named, and not {}.",
+        capitalized(&growth.resource),
         limits(named),
-        busy(named)
+        busy(named),
+        growth.resource
     )
 }
 
@@ -252,9 +266,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
                 format::levels(levels)
             )
         }
-        Reason::NotBusy(of) => {
-            busy(of, "and below 95 % a queue alone does not show that a resource is the limit")
-        }
+        Reason::NotBusy(of) => busy(of, "below the 95 % from which a queue for it is evidence"),
         Reason::DemandVaries(of) => {
             let one = "but the limit is determined at one level, so whether the demand per request varies is not known".to_owned();
             let several = |by| {
@@ -305,7 +317,7 @@ fn knee_brackets(of: &Knee, found: &WorkloadFindings) -> &'static str {
 fn knee(of: &Knee, found: &WorkloadFindings) -> String {
     let said = |value: Option<f64>| known(value, format::clients);
     format!(
-        "Knee, in clients: {}{}, that is throughput × (latency at the lowest level + think time), where the two asymptotic bounds cross. Other methods, over levels {}–{}: {} by a broken-stick fit, {} by Kleinrock’s power, {} by Kneedle (docs/method.md).{}{}",
+        "Knee, in clients: {}{}, that is throughput × (latency at the lowest level + think time). Other methods, over levels {}–{}: {} by a broken-stick fit, {} by Kleinrock’s power, {} by Kneedle (docs/method.md).{}{}",
         format::clients(of.clients),
         between_clients(of.ends),
         of.swept.0,
@@ -432,7 +444,7 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
 /// How to read the plots at the beginning of the page.
 pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (with two repetitions: their range). Band: interval of the throughput (goodput) in the answers above. Thin lines: throughput at which a resource is 100 % busy. \
     Vertical dashed line: the knee, the number of clients beyond which requests have to wait for each other. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
-    A limit is “supported” if at least one kind of evidence points to it: requests queue for it, threads wait for it, it is at least 95 % busy, or, if none of these points to any resource, it is at least 85 % busy and slowing it reduced goodput as predicted. It is “confirmed” if requests queue or threads wait for it, adding a known time to each use of it reduced goodput as predicted, and adding the same time as a pause (the control), which uses no resource, hardly did. The limit is determined at the levels near the highest goodput. A processor, quota or rate limit for which there is no evidence at these levels, but which is at least 95 % busy at the level with the most clients, is “suspected”; so are conflicts between several weir servers that write the same rows. For a service that reports no counters there are other rules (docs/load.md).";
+    A limit is “supported” if at least one kind of evidence points to it: it is at least 95 % busy, threads wait for it (for a lock, or a flush), or, if neither points to any resource, it is at least 85 % busy and slowing it reduced goodput as predicted. It is “confirmed” if all three hold: requests queue or threads wait for it; adding a known time to each use of it reduced goodput as predicted; adding the same time as a pause (the control), which uses no resource, hardly did. The limit is determined at the levels near the highest goodput. A processor, quota or rate limit for which there is no evidence at these levels, but which is at least 95 % busy at the level with the most clients, is “suspected”; so are conflicts between several weir servers that write the same rows. For a service that reports no counters there are other rules (docs/load.md).";
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";
@@ -509,7 +521,7 @@ mod tests {
             ..Evidence::default()
         };
         let said = in_use(&Reason::Queue(growth), &[hard("server CPU", 0.98), hard("database CPU", 0.96)]);
-        let expected = " To serve a request, server workers need what is named: server CPU and database CPU (98 % busy and 96 % busy).";
+        let expected = " Server workers need server CPU and database CPU (98 % busy and 96 % busy) to serve requests, so that is named, and not server workers.";
         assert_eq!(said, expected);
     }
 }

@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("slowing the generator costs clearly less goodput than it would if the generator were the limit: the 95 % interval of the measured loss is below half of that loss, or the interval contains 0 and the generator is less than 70 % busy. If the generator was not slowed (--no-headroom): goodput no longer rises, the target is over 90 % busy and the generator less than 50 %"),
+        .about("the generator was slowed. Expected loss: what that would cost if the generator were the limit. The 95 % interval of the measured loss is below half of the expected loss, or contains 0 while the generator is less than 70 % busy. If the generator was not slowed (--no-headroom): goodput no longer rises, the target is over 90 % busy and the generator less than 50 %"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("attempts per second × (latency + think time) is within 2 % of the number of clients; in an open loop, attempts per second × service time is within 2 % of the number of requests in flight"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
@@ -53,7 +53,7 @@ pub const CHECKS: &[Check] = &[
     check("errors", "errors", Medium, Test::Row(row::errors))
         .about("at most 0.1 % of the attempts fail; a level with more does not count for throughput and knee"),
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
-        .about("the threads of the load generator wait for a core, and send late, for at most 1 % of the total latency. Waiting is ignored while it is at most 5 % of the threads’ time; late sending is ignored while its p99 is at most 50 µs"),
+        .about("delays in the load generator (its threads wait for a core, or send late) are at most 1 % of the sum of all latencies. Waiting counts only above 5 % of the threads’ time, late sending only if its p99 is above 50 µs"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
         .about("goodput and latency have no trend in the window; in an open loop, all offered requests also complete. Not checked if the mean of a window is known less precisely than ±1 % (goodput) or ±2 % (latency), because a trend may be hidden"),
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))
@@ -73,7 +73,7 @@ pub const CHECKS: &[Check] = &[
     check("accuracy", "generator accuracy", Low, Test::Run(run::accuracy))
         .about("the load generator passed its accuracy test on this machine"),
     check("cores", "cores of the generator", Low, Test::Run(run::cores))
-        .about("the load generator shares no core, no physical core (by hyperthreads) and no quota with what it measures; a shared quota does not count if it is at least as many cores as the two have together"),
+        .about("the load generator shares no core, no physical core (by hyperthreads) and no CPU quota (cgroup) with what it measures. A shared quota is allowed if it is at least the number of cores of both together"),
     check("full_length", "full length", Medium, Test::Run(run::full_length))
         .about("durations were not shortened by --scale"),
     check("build", "optimized build", Low, Test::Run(run::build))
