@@ -76,8 +76,12 @@ pub(super) fn busy(of: &[Evidence]) -> String {
 /// What led to knee and limit, beside the table of candidates.
 pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     let bottleneck = &found.bottleneck;
-    let because =
-        bottleneck.because.iter().map(|of| reason(of, &bottleneck.levels) + &in_use(of, &bottleneck.named));
+    // Then the queue was no evidence.
+    let is_by_change = bottleneck.because.iter().any(|of| matches!(of, Reason::Followed { .. }));
+    let because = bottleneck.because.iter().map(|of| {
+        let in_use = if is_by_change { String::new() } else { in_use(of, &bottleneck.named) };
+        reason(of, &bottleneck.levels) + &in_use
+    });
     let named = &bottleneck.named;
     let is_full = |of: &Evidence| of.blocked.is_none() && of.utilization >= SATURATED;
     // Where nothing else led to it.
@@ -248,7 +252,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { of: Evidence { resource, .. }, is_named: true } => {
             format!(
-                "Goodput changed as predicted when {resource} was changed. This is the only evidence for it, so it is supported, not confirmed."
+                "Goodput changed as predicted when {resource} was changed (see “Goodput lost when one resource is changed”). This is the only evidence for it, so it is supported, not confirmed."
             )
         }
         Reason::Followed { of: Evidence { resource, utilization, .. }, is_named: false } => format!(

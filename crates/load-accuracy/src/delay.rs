@@ -67,7 +67,7 @@ fn checked(setup: &Setup) -> Result<AccuracyCheck, String> {
             [(&*format!("error_{name}_us"), error_us), (&*format!("mean_error_{name}_us"), mean_error_us)],
         );
         let agreement = if all_agree { "" } else { " (percentiles are not those of the histogram)" };
-        let name = if delay.is_zero() { "no delay".to_owned() } else { format!("delay {}", Span(delay)) };
+        let name = if delay.is_zero() { "delay 0".to_owned() } else { format!("delay {}", Span(delay)) };
         measured.push(format!("{name}, median {error_us:+.1} µs, mean {mean_error_us:+.1} µs{agreement}"));
     }
     check.measured = format!(

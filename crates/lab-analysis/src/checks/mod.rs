@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("the generator was slowed. Expected loss: what that would cost if the generator were the limit. The 95 % interval of the measured loss is below half of the expected loss, or contains 0 while the generator is less than 70 % busy. If the generator was not slowed (--no-headroom): goodput no longer rises, the target is over 90 % busy and the generator less than 50 %"),
+        .about("slowing the generator must cost little: the 95 % interval of the measured loss is below half of the expected loss (what it would cost if the generator were the limit), or contains 0 while the generator is less than 70 % busy. If the generator was not slowed (--no-headroom): goodput no longer rises, the target is over 90 % busy and the generator less than 50 %"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("attempts per second × (latency + think time) is within 2 % of the number of clients; in an open loop, attempts per second × service time is within 2 % of the number of requests in flight"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))

@@ -26,7 +26,7 @@ pub(super) struct Pairs {
     #[arg(long, value_name = "COMMAND", help_heading = "Measuring two services")]
     pub(super) command: Vec<String>,
     /// Running service, as http://host:port/path; given twice, BASE first. Without a path, the requests come from a key-value workload; to choose one,
-    /// end the command with `-- --workload put_all`. The path / then counts as no path. Together with --command, --url is only the path to request
+    /// end the command with `-- --workload put_all`. With --workload, http://host:port/ is the same as http://host:port. Together with --command, --url is only the path to request
     #[arg(long, value_name = "URL|PATH", help_heading = "Measuring two services")]
     pub(super) url: Vec<String>,
     /// How long to measure at most
