@@ -24,7 +24,7 @@ pub struct Effect {
     /// What a delay of that length would cost if nothing were limited, over `expected_loss`: of a resource that serves nearly as many as
     /// there are clients it is near 1, and the change tells nothing.
     pub as_delay: f64,
-    /// The share that was lost, a mean over the rounds.
+    /// The share that was lost, a trimmed mean over the rounds: what disturbs one of them is no effect.
     pub loss: Estimate,
     /// Lost over expected: about 1 at the limit, about 0 elsewhere.
     pub elasticity: Estimate,
@@ -138,7 +138,7 @@ fn effect(resources: &[Resource], made: &[&Intervention], name: &str, level: u32
     let expected_loss = mean(due.iter().map(|due| due.loss))?;
     let as_delay = mean(due.iter().map(|due| due.as_delay))?;
     let busy = mean(due.iter().map(|due| due.busy))?;
-    let loss = Estimate::of(&losses)?;
+    let loss = Estimate::trimmed(&losses)?;
     Some(Effect {
         change: changed.first()?.0.clone(),
         level,
@@ -148,7 +148,7 @@ fn effect(resources: &[Resource], made: &[&Intervention], name: &str, level: u32
         as_delay,
         loss,
         shown: Shown::of_change(&loss, expected_loss, as_delay, busy),
-        elasticity: Estimate::of(&ratios)?,
+        elasticity: Estimate::trimmed(&ratios)?,
     })
 }
 
