@@ -25,7 +25,7 @@ pub(super) fn document(results: &Results, findings: &Findings) -> Document {
         cards: cards(findings),
         figure: Figure {
             drawings: findings.workloads.iter().filter_map(overview).collect(),
-            caption: sentences::OVERVIEW.to_owned(),
+            caption: sentences::overview(&findings.workloads),
         },
     });
     let mut section = |title: &str, inner| blocks.push(Block::Section(title.to_owned(), inner));

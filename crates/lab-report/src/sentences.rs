@@ -5,8 +5,8 @@ use kv::units::{micros, short};
 use lab_analysis::audit::AuditFinding;
 use lab_analysis::rows::SATURATED;
 use lab_analysis::{
-    Blocked, CONFLICTS, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Growth, Knee, Outside,
-    PublishedSweep, Reason, Row, Searched, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
+    Blocked, CONFLICTS, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Grade, Growth, Knee,
+    Outside, PublishedSweep, Reason, Row, Searched, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
 };
 use lab_data::results::{Limit, ResourceKind, Results, SearchEnd, SearchPlan};
 use stats::RUNS_LEAST;
@@ -445,10 +445,56 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
     ))
 }
 
-/// How to read the plots at the beginning of the page.
-pub(super) const OVERVIEW: &str = "Whiskers: 95 % interval over repetitions (with two repetitions: their range). Band: interval of the throughput (goodput) in the answers above. Thin lines: throughput at which a resource is 100 % busy. \
-    Vertical dashed line: the knee, the number of clients beyond which requests have to wait for each other. Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee. No point: all trials failed. \
-    A limit is “supported” if at least one kind of evidence points to it: it is at least 95 % busy, threads wait for it (for a lock, or a flush), or, if neither points to any resource, it is at least 85 % busy and slowing it reduced goodput as predicted. It is “confirmed” if all three hold: requests queue or threads wait for it; adding a known time to each use of it reduced goodput as predicted; adding the same time as a pause (the control), which uses no resource, hardly did. The limit is determined at the levels near the highest goodput. A processor, quota or rate limit for which there is no evidence at these levels, but which is at least 95 % busy at the level with the most clients, is “suspected”; so are conflicts between several weir servers that write the same rows. For a service that reports no counters there are other rules (docs/load.md).";
+/// How to read the answers and plots at the beginning of the page: each sentence where there is what it explains.
+pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
+    type Is = fn(&WorkloadFindings) -> bool;
+    let sentences: &[(Is, &str)] = &[
+        (
+            |of| of.rows.iter().any(|row| row.runs >= RUNS_LEAST as u32),
+            "Whiskers: 95 % interval over repetitions.",
+        ),
+        (|of| of.rows.iter().any(|row| row.runs == 2), "Whiskers of two repetitions: their range."),
+        (
+            |of| matches!(of.capacity, Capacity::Reached { .. } | Capacity::NotReached { .. }),
+            "Band: interval of the throughput (goodput) in the answers above.",
+        ),
+        (
+            |of| of.bottleneck.candidates.iter().any(|of| of.ceiling().is_some()),
+            "Thin lines: throughput at which a resource is 100 % busy.",
+        ),
+        (
+            |of| of.knee.is_some(),
+            "Vertical dashed line: the knee, the number of clients beyond which requests have to wait for each other.",
+        ),
+        (
+            |of| of.rows.iter().any(|row| row.runs > 0 && !row.usable()),
+            "Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee.",
+        ),
+        (|of| of.rows.iter().any(|row| row.runs == 0), "No point: all trials failed."),
+        (
+            |of| matches!(of.bottleneck.grade, Grade::Supported | Grade::Confirmed | Grade::Suspected),
+            "The limit is determined at the levels whose goodput is close to the highest.",
+        ),
+        (
+            |of| of.bottleneck.grade == Grade::Supported,
+            "It is “supported” by one of three kinds of evidence: (1) it is at least 95 % busy; (2) threads wait for it (for a lock, or a flush); (3) no resource has evidence of the first two kinds, but this one is at least 85 % busy, and slowing it reduced goodput as predicted.",
+        ),
+        (
+            |of| of.bottleneck.grade == Grade::Confirmed,
+            "It is “confirmed” if all three hold: requests queue or threads wait for it; adding a known time to each use of it reduced goodput as predicted; letting requests sleep for the same time (the control) hardly did.",
+        ),
+        (
+            |of| of.bottleneck.grade == Grade::Suspected,
+            "It is “suspected” if there is no evidence at these levels, but it is a processor, quota or rate limit that is at least 95 % busy at the level with the most clients; so are conflicts between several weir servers that write the same rows.",
+        ),
+        (
+            |of| of.bottleneck.named.iter().any(|of| of.blocked.is_some()),
+            "For a service that reports no counters there are other rules (docs/load.md).",
+        ),
+    ];
+    let shown = sentences.iter().filter(|(is, _)| workloads.iter().any(is)).map(|(_, text)| *text);
+    shown.collect::<Vec<_>>().join(" ")
+}
 
 /// How to read the plot of the resources.
 pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";

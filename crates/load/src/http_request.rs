@@ -40,7 +40,7 @@ pub struct RequestFlags {
     #[arg(long, value_name = "TOKEN|@FILE", value_parser = secret)]
     pub bearer: Option<String>,
 
-    /// Status codes that count as success, as in 200,404 or 2xx [default: 200-399]
+    /// Status codes that count as success, as in 200,404 or 2xx; key-value workloads have rules of their own [default: 200-399]
     #[arg(long, value_name = "STATUSES")]
     pub expect: Option<Statuses>,
 

@@ -37,8 +37,9 @@ pub(crate) struct Args {
     /// In place of a file: the command that starts a service on the port {port}
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
-    /// In place of a file: a running service, as http://host:port/path; with --command the path to request. Without a path, the requests
-    /// come from a key-value workload; to choose one, end the command with `-- --workload put_all`
+    /// In place of a file: a running service; with --command, the path to request. http://host:port/path is requested as it is. Without a path
+    /// the service must be a key-value store: the requests are those of `weir load --workload get_popular`, which first writes its keys; for others
+    /// add `-- --workload put_all` at the end
     #[arg(long, value_name = "URL|PATH")]
     url: Option<String>,
     /// With --command: CPU limit of the service in cores, as in 0.5. At the end the limit is doubled, which shows whether CPU is the

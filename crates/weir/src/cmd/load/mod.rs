@@ -50,8 +50,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CONDITIONS", help_heading = "Result")]
     fail_if: Option<Conditions>,
 
-    /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'. The first run is at no fixed rate, and --warmup applies
-    /// only to it; each try at a rate warms up for 15 to 30 % of its window
+    /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'. A first run without a fixed rate shows where to
+    /// search; only it has the --warmup. Each try at a rate warms up for 15 to 30 % of its window
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_rate: Option<Conditions>,

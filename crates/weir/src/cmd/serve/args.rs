@@ -62,8 +62,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
-    /// Also serve the HTTP API of another system at this address; NAME is s3 (a subset of Amazon S3), or put-kv, crud, root or rpc, the APIs of four of the student reports in docs/reports.md.
-    /// Repeatable; in WEIR_COMPAT separate them by commas, in the file write a list
+    /// Also serve the HTTP API of another system at this address; NAME is s3 (a subset of Amazon S3, with --s3-credentials), or put-kv, crud, root or rpc, the APIs of four of the student reports in docs/reports.md.
+    /// These four have neither tokens nor TLS: they are refused together with --tokens, and, without --insecure, at an address that other machines can reach. Repeatable; in WEIR_COMPAT separate them by commas, in the file write a list
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
 
@@ -72,8 +72,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_S3_CREDENTIALS")]
     pub(super) s3_credentials: Option<PathBuf>,
 
-    /// Accept this name in the Host header, besides localhost, 127.0.0.1, [::1] and the address of --listen. Without this flag, a server that
-    /// listens on a loopback address accepts only these names; at any other address it accepts every name. The same holds for the Origin of web pages. Repeatable; in WEIR_HOST separate them by commas, in
+    /// Accept only this name, localhost, 127.0.0.1, [::1] and the addresses of --listen in the Host header, and in the Origin of web pages. Without
+    /// this flag, a loopback address accepts only the latter, and any other address every name. Repeatable; in WEIR_HOST separate them by commas, in
     /// the file write a list
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
@@ -101,7 +101,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_ALLOW_ASYNCHRONOUS_FAILOVER", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) allow_asynchronous_failover: bool,
 
-    /// A PostgreSQL replica (see `weir replica`) to read from while a store is unavailable; such answers may be stale and are marked detail=replica in Cache-Status
+    /// A copy of all stores that `weir replica init` made (not a standby of PostgreSQL itself), to read from while a store is unavailable; such answers may be stale and are marked detail=replica in Cache-Status
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
     pub(super) read_fallback: Option<String>,
 
@@ -148,15 +148,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_STORE_TIMEOUT", default_value = "10s", value_parser = positive)]
     pub(super) store_timeout: Duration,
 
-    /// Maximum number of requests that wait for one store worker; more are answered 503
+    /// Maximum number of requests in the queue of each store worker; more are answered 503
     #[arg(long, value_name = "N", env = "WEIR_STORE_QUEUE", default_value = "10000", value_parser = at_least_one())]
     pub(super) store_queue: usize,
 
-    /// Threads that read from the store, each with a session [default: depends on the store, see docs/reference.md]
+    /// Threads that read from the store, each with its own connection to a database [default: depends on the store, see docs/reference.md]
     #[arg(long, value_name = "N", env = "WEIR_STORE_READ_WORKERS", value_parser = at_least_one())]
     pub(super) store_read_workers: Option<usize>,
 
-    /// Threads that write to the store, each with a session [default: depends on the store, see docs/reference.md]
+    /// Threads that write to the store, each with its own connection to a database [default: depends on the store, see docs/reference.md]
     #[arg(long, value_name = "N", env = "WEIR_STORE_WRITE_WORKERS", value_parser = at_least_one())]
     pub(super) store_write_workers: Option<usize>,
 
