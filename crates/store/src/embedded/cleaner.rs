@@ -20,7 +20,8 @@ impl Log {
         };
         let index = self.index.read();
         let waste = index.bytes - index.live;
-        let many = 2 * SEGMENTS + index.bytes / room.max(1);
+        // Rows that are written one behind the other fill more than half of each segment: cleaning ends.
+        let many = 2 * SEGMENTS + 2 * index.bytes / room.max(1);
         waste > index.live.max(2 * room) || index.segments.len() as u64 > many || is_full && waste > room / 4
     }
 

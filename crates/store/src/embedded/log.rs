@@ -237,7 +237,9 @@ impl Log {
             let (entry, value_bytes) = outline.ok_or_else(|| self.unread(&place, &"the row is damaged"))?;
             Ok(Listed { row: entry.row(&key, b""), value_bytes })
         };
-        found.into_iter().map(listed).collect()
+        let listed = found.into_iter().map(listed);
+        // Those that are to be removed are not held up by one that cannot be read.
+        if listing.expired { Ok(listed.filter_map(Result::ok).collect()) } else { listed.collect() }
     }
 
     /// Makes `writes`, whose keys are distinct, durable, and says what each found.

@@ -26,8 +26,8 @@ use async_trait::async_trait;
 use kv::{Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -40,8 +40,8 @@ pub(super) struct Embedded {
     directory: PathBuf,
     /// How long segments are at most; `None` for what suits the disk.
     segment_bytes: Option<u64>,
-    /// The lease in force; sessions of an earlier one are refused.
-    owned: Mutex<Option<(u64, Arc<Opened>)>>,
+    /// The log of the lease in force, which holds it open together with its sessions; sessions of an earlier one are refused.
+    owned: Mutex<Option<(u64, Weak<Opened>)>>,
     flush: Arc<Flush>,
 }
 
@@ -115,12 +115,16 @@ impl Embedded {
         }
     }
 
-    fn begin_epoch(&self, part: Part) -> Result<Lease, Error> {
-        // The log of an earlier lease has its directory locked.
-        *self.owned.lock() = None;
-        let shown = redacted(&format!("file:{}", self.directory.display()));
-        let admit = |map: Option<&str>, in_use| part.admit(map, in_use, &shown).map(|_| part.map());
-        let log = Arc::new(Log::open(&self.directory, self.segment_bytes, admit)?);
+    async fn begin_epoch(&self, part: Part) -> Result<Lease, Error> {
+        let (directory, segment_bytes) = (self.directory.clone(), self.segment_bytes);
+        // A long log takes long, and requests that wait for it are to be answered meanwhile.
+        let opened = tokio::task::spawn_blocking(move || {
+            let shown = redacted(&format!("file:{}", directory.display()));
+            let admit = |map: Option<&str>, in_use| part.admit(map, in_use, &shown).map(|_| part.map());
+            Log::open(&directory, segment_bytes, admit)
+        });
+        let opened = opened.await.map_err(|error| Error::new(Kind::Config, error.to_string()))?;
+        let log = Arc::new(opened?);
         let (epoch, may_expire) = (log.epoch(), log.index.read().may_expire());
         let is_stopped = Arc::new(AtomicBool::new(false));
         let cleaner = {
@@ -131,8 +135,14 @@ impl Embedded {
         let cleaner = cleaner.map_err(|error| {
             Error::new(Kind::Config, format!("cannot start the thread store-clean: {error}"))
         })?;
-        *self.owned.lock() = Some((epoch, Arc::new(Opened { log, is_stopped, cleaner: Some(cleaner) })));
-        let (now, lost) = (Timestamp::of_this_machine(), Box::pin(std::future::pending()));
+        let opened = Arc::new(Opened { log, is_stopped, cleaner: Some(cleaner) });
+        *self.owned.lock() = Some((epoch, Arc::downgrade(&opened)));
+        // It is never lost. Once it ends, another server may open the log.
+        let lost = Box::pin(async move {
+            let _opened = opened;
+            std::future::pending().await
+        });
+        let now = Timestamp::of_this_machine();
         Ok(Lease { epoch, now, may_expire, was_released: true, lost, owner: None })
     }
 }
@@ -163,16 +173,15 @@ fn clean(log: &Log, is_stopped: &dyn Fn() -> bool) {
 #[async_trait]
 impl Store for Embedded {
     async fn acquire(&self, part: Part) -> Answer<Lease> {
-        self.begin_epoch(part)
+        self.begin_epoch(part).await
     }
 
     async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {
-        match &*self.owned.lock() {
-            Some((current, opened)) if *current == epoch => {
-                let (opened, flush) = (Arc::clone(opened), Arc::clone(&self.flush));
-                Ok(Box::new(EmbeddedSession { opened, flush }) as Box<dyn Session>)
-            }
-            _ => Err(Error::new(Kind::Unavailable, "the embedded store is being opened anew")),
+        let owned = self.owned.lock();
+        let current = owned.as_ref().filter(|(current, _)| *current == epoch);
+        match current.and_then(|(_, opened)| opened.upgrade()) {
+            Some(opened) => Ok(Box::new(EmbeddedSession { opened, flush: Arc::clone(&self.flush) })),
+            None => Err(Error::new(Kind::Unavailable, "the embedded store is being opened anew")),
         }
     }
 

@@ -236,13 +236,18 @@ impl Walk {
     fn through(bytes: &[u8], store: u64, end: Option<usize>, is_last: bool) -> Walk {
         let content = &bytes[..end.unwrap_or(bytes.len()).min(bytes.len())];
         let mut walk = Walk { batches: Vec::new(), damaged: Vec::new(), torn: None };
-        let mut at = PREAMBLE_BYTES;
-        while let Some(batch) = segment::next_batch(content, at, store) {
+        let (mut at, mut from) = (PREAMBLE_BYTES, PREAMBLE_BYTES);
+        while let Some(batch) = segment::next_batch(content, from, store) {
+            from = batch.range.end;
             let before = walk.batches.last().map(|before| before.number);
+            if batch.range.start > at && before.is_some_and(|before| before >= batch.number) {
+                // It is in a value, a backup of this store, of a batch that was torn.
+                continue;
+            }
             if batch.range.start > at || before.is_some_and(|before| before + 1 != batch.number) {
                 walk.damaged.push(at..batch.range.start);
             }
-            at = batch.range.end;
+            at = from;
             if before.is_none_or(|before| before < batch.number) {
                 walk.batches.push(batch);
             }

@@ -242,16 +242,18 @@ pub(super) fn batch(segment: &[u8], at: usize, store: u64) -> Option<Batch> {
     let end = at.checked_add(BATCH_HEADER_BYTES + entries_bytes)?;
     let (mut entries, mut checksums) = (Vec::new(), Vec::new());
     let mut next = at + BATCH_HEADER_BYTES;
-    while next < end {
+    while next < end && entries.len() < count {
         let range = next..next + entry_bytes(segment.get(next..end)?)?;
-        entry(segment.get(range.clone())?)?;
-        checksums.extend_from_slice(&segment[next..next + 4]);
+        checksums.extend_from_slice(segment.get(next..next + 4)?);
         next = range.end;
         entries.push(range);
     }
-    let is_right = next == end
+    // Only then their content: of what a client sends any number of places may look like large batches, but none passes this.
+    let is_batch = next == end
         && entries.len() == count
         && batch_checksum(store, header, &checksums) == u32::from_le_bytes(*checksum);
+    let is_right =
+        is_batch && entries.iter().all(|range| segment.get(range.clone()).and_then(entry).is_some());
     is_right.then_some(Batch { number, range: at..end, entries })
 }
 

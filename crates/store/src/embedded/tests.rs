@@ -45,6 +45,31 @@ async fn a_directory_in_use_is_refused() {
     assert!(second.to_string().contains("another server holds"), "{second}");
 }
 
+/// A server that hands its store over may take its time with the answers it owes.
+#[tokio::test]
+async fn the_directory_is_free_once_the_lease_and_its_sessions_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let [first, second] = [(); 2].map(|()| open(&url(&directory)).unwrap());
+    let lease = first.acquire(Part::WHOLE).await.unwrap();
+    let session = first.connect(lease.epoch).await.unwrap();
+    drop((lease, session));
+    let lease = second.acquire(Part::WHOLE).await.unwrap();
+    assert!(first.connect(lease.epoch - 1).await.is_err());
+}
+
+/// A standby that reads a long log refuses meanwhile what waits too long.
+#[tokio::test]
+async fn others_go_on_while_a_log_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&url(&directory)).unwrap();
+    let others = std::cell::Cell::new(false);
+    let acquired = async {
+        let _lease = store.acquire(Part::WHOLE).await.unwrap();
+        assert!(others.get());
+    };
+    tokio::join!(acquired, async { others.set(true) });
+}
+
 #[test]
 fn a_wrong_url_says_what_is_wrong() {
     for (url, what) in [("file:", "names no directory"), ("file:x?segment=many", "wrong length of segments")]
@@ -137,6 +162,34 @@ fn damage_before_the_end_is_reported_and_not_cut_off() {
     }
     fs::write(&path, &whole).unwrap();
     assert_eq!(rows(&log_in(&directory).unwrap(), 3).iter().flatten().count(), 3);
+}
+
+/// A backup has the number of its store in every checksum.
+#[test]
+fn a_copy_of_the_log_in_a_torn_write_is_no_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    log.write(&[put(0, b"first value")]).unwrap();
+    log.write(&[put(1, b"second value")]).unwrap();
+    let path = newest(&directory);
+    let copy: Vec<u8> = fs::read(&path).unwrap().into_iter().take(4096).chain(*b"its end").collect();
+    log.write(&[put(2, &copy)]).unwrap();
+    drop(log);
+    let end = place_of(&path, b"its end");
+    OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&[0; 7], end as u64).unwrap();
+    let found = rows(&log_in(&directory).unwrap(), 3);
+    assert_eq!(found, [Some(b"first value".to_vec()), Some(b"second value".to_vec()), None]);
+}
+
+/// Of rows that are longer than half a segment each has its own: writing them anew brings nothing.
+#[test]
+fn large_rows_are_not_written_anew_again_and_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    for key in 0..400 {
+        log.write(&[put(key, &[7; 40_000])]).unwrap();
+    }
+    assert!(log.index.read().segments.len() >= 400 && !log.is_wasteful());
 }
 
 #[test]
