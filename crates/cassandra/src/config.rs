@@ -48,7 +48,9 @@ impl Reads {
 
 impl Config {
     pub(crate) fn of(text: &str) -> Result<Config, Error> {
-        let shown = redacted(text.split('?').next().unwrap_or_default());
+        // A password may have a question mark in it.
+        let shown = redacted(text);
+        let shown = shown.split('?').next().unwrap_or_default();
         let wrong =
             |why: String| Error::new(Kind::Config, format!("the URL of the store {shown} is wrong: {why}"));
         let mut url = StoreUrl::parse(text).map_err(wrong)?;
@@ -82,7 +84,7 @@ impl Config {
             datacenter,
             reads,
             tls: tls.map(Arc::new),
-            shown: shown.as_str().into(),
+            shown: shown.into(),
         })
     }
 }
@@ -103,6 +105,7 @@ mod tests {
         assert_eq!(Config::of("cassandra://a/k").ok().unwrap().reads.name(), None);
         for (url, why) in [
             ("cassandra://u:secret@a", "names no keyspace"),
+            ("cassandra://u:12?secret@a/k", "cassandra://"),
             ("cassandra://a/my-app", "of letters, digits and _"),
             ("cassandra://u:secret@a/k?read_consistency=all", "known are serial, quorum, one"),
             ("cassandra://a/k?ttl=3", "`ttl` is not known; known are dc, read_consistency, sslmode"),
@@ -111,7 +114,13 @@ mod tests {
             ("cassandra://a:x/k", "is none"),
         ] {
             let said = Config::of(url).err().unwrap().to_string();
-            assert!(said.contains(why) && !said.contains("secret") && !said.contains('\n'), "{said}");
+            assert!(
+                said.contains(why)
+                    && !said.contains("secret")
+                    && !said.contains(":12")
+                    && !said.contains('\n'),
+                "{said}"
+            );
         }
     }
 }

@@ -281,6 +281,14 @@ pub struct Write {
 }
 
 impl Write {
+    /// The row that it makes, if it makes one.
+    pub fn row(&self) -> Option<&Row> {
+        match &self.change {
+            Change::Put(row) => Some(row),
+            Change::Delete => None,
+        }
+    }
+
     /// Bytes this write carries to the store.
     pub fn bytes(&self) -> usize {
         match &self.change {

@@ -95,7 +95,8 @@ impl Failure {
         let (kind, what) = match (step, meaning) {
             // Trying again does not help, unless the server is away or busy.
             (Step::Setup(what), Meaning::ReadOnly | Meaning::Unfit | Meaning::Refused) => {
-                return Error::new(Kind::Config, format!("cannot {what} in {shown}: {cause}"));
+                let kind = if meaning == Meaning::ReadOnly { Kind::Unavailable } else { Kind::Config };
+                return Error::new(kind, format!("cannot {what} in {shown}: {cause}"));
             }
             (Step::Setup(_), _) => {
                 let kind = if meaning == Meaning::Login { Kind::Config } else { Kind::Unavailable };

@@ -185,6 +185,15 @@ impl Column {
 }
 
 impl<S> UserTable<S> {
+    /// An error if one of these keys and rows cannot be in the table: requests that waited for the lease were not checked before. The
+    /// database would take some for others, as 007 for 7.
+    pub(super) fn check<'k>(
+        &self,
+        mut rows: impl Iterator<Item = (&'k Key, Option<&'k Row>)>,
+    ) -> Result<(), Error> {
+        rows.find_map(|(key, row)| self.refuses(key, row)).map_or(Ok(()), Err)
+    }
+
     /// Why there is never such a row, if that is so.
     fn refuses(&self, key: &Key, row: Option<&Row>) -> Option<Error> {
         let (what, column) = match row {

@@ -47,8 +47,9 @@ impl Request for ReadRequest {
             let rows = match session.read(&keys[..most.min(keys.len())]).await {
                 Ok(rows) => rows,
                 Err(error) => {
-                    let is_of_one =
-                        error.kind() == Kind::Rejected && keys.len() > 1 && Instant::now() < until;
+                    let is_of_one = matches!(error.kind(), Kind::Rejected | Kind::Unfit)
+                        && keys.len() > 1
+                        && Instant::now() < until;
                     if is_of_one && most > 1 {
                         most = 1;
                         continue;

@@ -47,7 +47,7 @@ const TRIM_MAX: Duration = Duration::from_secs(4);
 const CLEAR: &str = "DELETE FROM weir_kv; DELETE FROM weir_events";
 
 /// What a statement adds to the bytes of one row at most.
-const OVERHEAD_BYTES: usize = 1024;
+pub(super) const OVERHEAD_BYTES: usize = 1024;
 /// More than there are lengths of lists, for each kind of statement.
 pub(super) const PREPARED_MAX: usize = 80;
 

@@ -5,7 +5,7 @@
 //! if another program was faster.
 
 use super::commits::Traced;
-use super::session::{MysqlSession, in_limits, padded, values};
+use super::session::{MysqlSession, OVERHEAD_BYTES, in_limits, padded, values};
 use super::user_table::Statements;
 use crate::sql::{Failure, Meaning, Step};
 use crate::user_table::{
@@ -21,6 +21,8 @@ use std::sync::Arc;
 /// Most keys in one statement, and most bytes, unless one row has more.
 const STATEMENT_KEYS_MAX: usize = 128;
 const STATEMENT_BYTES_MAX: usize = 4 << 20;
+/// Of each row, besides its bytes: its place in the statement, and how long its parts are.
+const ROW_OVERHEAD_BYTES: usize = 128;
 
 const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body) VALUES (?, ?, ?)";
 const NOTE: &str =
@@ -144,11 +146,13 @@ impl UserTableSession {
     async fn put(&mut self, rows: &[(&Write, &Row)], over: &str) -> Result<(), Failure> {
         let mut rest = rows;
         while !rest.is_empty() {
+            // The server ends a connection that sends a longer packet.
+            let most = STATEMENT_BYTES_MAX.min(self.base.packet_bytes_max.saturating_sub(OVERHEAD_BYTES));
             let mut bytes = 0;
-            let fit = rest.iter().take(STATEMENT_KEYS_MAX).take_while(|(_, row)| {
+            let fit = rest.iter().take(STATEMENT_KEYS_MAX).take_while(|(write, row)| {
                 let is_first = bytes == 0;
-                bytes += row.bytes();
-                is_first || bytes <= STATEMENT_BYTES_MAX
+                bytes += write.key.as_bytes().len() + row.bytes() + ROW_OVERHEAD_BYTES;
+                is_first || bytes <= most
             });
             let (now, later) = rest.split_at(fit.count());
             rest = later;
@@ -188,6 +192,7 @@ fn over(key: &str, statement: &str, keys: usize) -> String {
 impl Session for UserTableSession {
     async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
         let UserTableSession { base, table, seen } = self;
+        table.check(keys.iter().map(|key| (key, None)))?;
         let Statements { read, key, .. } = &table.statements;
         let statement = |length| over(key, read, length);
         let rows = base.read_by(keys, STATEMENT_KEYS_MAX, statement).await;
@@ -201,6 +206,7 @@ impl Session for UserTableSession {
     }
 
     async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
+        self.table.check(writes.iter().map(|write| (&write.key, write.row())))?;
         let found = self.write_now(writes, events).await;
         self.seen.end();
         found
@@ -215,6 +221,8 @@ impl Session for UserTableSession {
     }
 
     async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
+        // What its values are read for decides no write.
+        self.seen.end();
         // Those that have expired come in any order.
         if listing.expired {
             self.forget_expired(listing).await?;

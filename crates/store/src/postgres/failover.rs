@@ -110,7 +110,8 @@ impl Postgres {
                 "the store {} has no synchronous standby: a failover loses acknowledged writes (--allow-asynchronous-failover)",
                 self.shown
             ),
-            true => return Err(Error::new(Kind::Config, self.no_standby()).into()),
+            // Patroni says so as long as the last standby is away.
+            true => return Err(Error::new(Kind::Unavailable, self.no_standby()).into()),
             false => {}
         }
         Ok(())

@@ -188,6 +188,7 @@ fn is_of_server(code: &SqlState) -> bool {
 #[async_trait]
 impl Session for UserTableSession {
     async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
+        self.table.check(keys.iter().map(|key| (key, None)))?;
         let rows = self.read_now(keys).await;
         rows.map_err(|error| self.base.failure(error, Step::Read))
     }
@@ -198,6 +199,7 @@ impl Session for UserTableSession {
     }
 
     async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
+        self.table.check(writes.iter().map(|write| (&write.key, write.row())))?;
         self.base.limit_lock_wait(LOCK_WAIT_AGAIN).await;
         let found = self.write_now(writes, events).await;
         self.seen.end();
@@ -214,6 +216,8 @@ impl Session for UserTableSession {
     }
 
     async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
+        // What its values are read for decides no write.
+        self.seen.end();
         let statement = match &self.list {
             // In any order.
             _ if listing.expired => &self.list_expired,

@@ -75,7 +75,8 @@ impl UserTable<Statements> {
         let what = "SELECT c.oid, c.relkind::text, row_security_active(c.oid), current_user::text,
                 has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
                 AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'),
-                c.relpersistence = 'u',
+                c.relpersistence = 'u' OR EXISTS (SELECT FROM pg_partition_tree(c.oid) p JOIN pg_class l ON l.oid = p.relid
+                    WHERE l.relpersistence = 'u'),
                 c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid)
             FROM pg_class c WHERE c.oid = to_regclass($1)";
         let Some(found) = client.query_opt(what, &[&table]).await? else {

@@ -562,6 +562,13 @@ fn a_table_that_cannot_work_is_refused_with_a_remedy() {
     check_refused(&url_of(&database, "v"), &["no plain table"]);
     database.ask("CREATE UNLOGGED TABLE u (name text PRIMARY KEY, body text)").unwrap();
     check_refused(&url_of(&database, "u"), &["a crash of the server empties it", "TABLE \"u\" SET LOGGED"]);
+    database
+        .ask(
+            "CREATE TABLE parts (name text PRIMARY KEY, body text) PARTITION BY HASH (name);
+             CREATE UNLOGGED TABLE part PARTITION OF parts FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
+        )
+        .unwrap();
+    check_refused(&url_of(&database, "parts"), &["a crash of the server empties it"]);
     database.ask("CREATE TABLE p (name text PRIMARY KEY, body text)").unwrap();
     database.ask("CREATE TABLE c () INHERITS (p)").unwrap();
     check_refused(&url_of(&database, "p"), &["other tables inherit from p"]);
