@@ -27,9 +27,8 @@ use store::{AtomicAnswer, AtomicOperation, AtomicOutcome, Idempotency, Written};
 pub(super) const BODY_BYTES_MAX: usize = 64 << 20;
 /// Most lines of a request.
 const LINES_MAX: usize = 10_000;
-/// Lines that are done side by side: at most, and before it is known how large the rows are.
-const ROUND_LINES_MAX: usize = 1024;
-const FIRST_ROUND_LINES: usize = 64;
+/// Lines that are done side by side at most. With more a few batches of writes would fill the store's queue, and reads are no faster.
+const ROUND_LINES_MAX: usize = 64;
 /// Rows and values that a batch holds at most, or one that is larger.
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// What is said of a line that is refused may quote it.
@@ -203,8 +202,7 @@ pub(super) async fn perform<S: Stream>(
     let held = Held {
         bytes: Cell::default(),
         reservation: RefCell::new(worker.shared.budget.reservation()),
-        // Not known before a row is there.
-        largest: Cell::new(HELD_BYTES_MAX / FIRST_ROUND_LINES),
+        largest: Cell::default(),
     };
     let mut answers = Answers { out, done: 0, failed: 0 };
     if is_atomic {
@@ -484,7 +482,7 @@ async fn read(worker: &Rc<Worker>, key: &Key) -> Result<(Row, Mark), Failure> {
     let mark = mark(served);
     match row {
         Some(row) => Ok((row, mark)),
-        None => Err(Failure::absent_as(mark)),
+        None => Err(Failure::absent().marked(mark)),
     }
 }
 
@@ -492,7 +490,7 @@ async fn read(worker: &Rc<Worker>, key: &Key) -> Result<(Row, Mark), Failure> {
 fn shown<'h>(row: Row, mark: Mark, condition: &ReadCondition, part: Option<Part<'h>>) -> Answered<'h> {
     let version = row.version();
     if !condition.admits(version) {
-        return Err(Failure::other_version(version));
+        return Err(Failure::other_version(version).marked(mark));
     }
     let (status, row) = if condition.is_known(version) { (304, None) } else { (200, Some(row)) };
     Ok(LineAnswer { status, version: Some(version), row, mark, _part: part })

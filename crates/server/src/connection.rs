@@ -135,9 +135,7 @@ impl<S: Stream> Connection<S> {
             Some(found) => found.map(Action::Lab),
             None => route(&head, &mut self.scratch),
         });
-        if self.state.is_restricted {
-            self.access.admit(&self.state, &head, self.wire.arrived, &mut request.rate, &mut routed);
-        }
+        // Before its token is looked at, which counts each time.
         if is_lab && routed.as_ref().is_ok_and(Action::is_work) {
             match &self.faults {
                 None if self.wire.worker.injects_faults() => return Task::InjectFaults,
@@ -148,6 +146,9 @@ impl<S: Stream> Connection<S> {
                     }
                 }
             }
+        }
+        if self.state.is_restricted {
+            self.access.admit(&self.state, &head, self.wire.arrived, &mut request.rate, &mut routed);
         }
         if let Ok(Action::Data { key, .. }) = &routed {
             self.wire.worker.metrics.prefixes.count(key);
@@ -269,7 +270,7 @@ impl<S: Stream> Connection<S> {
                         queued = waited;
                         Ok(Answer::Row { row, condition, served })
                     }
-                    Ok(Read { served, .. }) => Err(Failure::absent_as(mark(served))),
+                    Ok(Read { served, .. }) => Err(Failure::absent().marked(mark(served))),
                     Err(failure) => Err(failure),
                 }
             }
@@ -343,15 +344,17 @@ impl<S: Stream> Connection<S> {
         let output = &mut self.wire.output;
         let mut sent = Ok(());
         let status = match answer {
-            Answer::Row { row, condition, .. } if !condition.admits(row.version()) => {
-                return Ok(self.answer_failure(request, &Failure::other_version(row.version())));
+            Answer::Row { row, condition, served } if !condition.admits(row.version()) => {
+                let failure = Failure::other_version(row.version()).marked(mark(*served));
+                return Ok(self.answer_failure(request, &failure));
             }
             Answer::Row { row, condition, served } => {
                 let length = row.value().len();
                 let Ok((status, part)) = condition.choose(row.version(), length) else {
                     let what = format!("the value has {length} bytes; ask for a range in it");
                     let failure = Failure::new(416, "bad_range", what);
-                    let failure = failure.with("Content-Range", format!("bytes */{length}"));
+                    let failure =
+                        failure.with("Content-Range", format!("bytes */{length}")).marked(mark(*served));
                     return Ok(self.answer_failure(request, &failure));
                 };
                 let head_at = output.len();

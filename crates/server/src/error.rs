@@ -18,8 +18,8 @@ pub(super) struct Failure {
     pub(super) detail: Cow<'static, str>,
     /// Of a write.
     pub(super) outcome: Option<Outcome>,
-    /// A header that the answer needs besides: its name and value.
-    pub(super) extra: Option<(&'static str, Cow<'static, str>)>,
+    /// Headers that the answer needs besides: their names and values.
+    pub(super) headers: Vec<(&'static str, Cow<'static, str>)>,
     /// Whether the connection ends with this answer: the rest of the request is not worth reading, or not to be
     /// trusted.
     pub(super) closes: bool,
@@ -43,7 +43,7 @@ struct Problem<'f> {
 
 impl Failure {
     pub(super) fn new(status: u16, code: &'static str, detail: impl Into<Cow<'static, str>>) -> Failure {
-        Failure { status, code, detail: detail.into(), outcome: None, extra: None, closes: false }
+        Failure { status, code, detail: detail.into(), outcome: None, headers: Vec::new(), closes: false }
     }
 
     /// The same about a write that was not made.
@@ -53,7 +53,7 @@ impl Failure {
     }
 
     pub(super) fn with(mut self, header: &'static str, value: impl Into<Cow<'static, str>>) -> Failure {
-        self.extra = Some((header, value.into()));
+        self.headers.push((header, value.into()));
         self
     }
 
@@ -67,11 +67,9 @@ impl Failure {
     }
 
     /// The same of a read that may be old, if it has a mark.
-    pub(super) fn absent_as(mark: Option<Cow<'static, str>>) -> Failure {
-        match mark {
-            Some(mark) => Failure::absent().with("Cache-Status", mark),
-            None => Failure::absent(),
-        }
+    pub(super) fn marked(mut self, mark: Option<Cow<'static, str>>) -> Failure {
+        self.headers.extend(mark.map(|mark| ("Cache-Status", mark)));
+        self
     }
 
     /// A precondition that does not hold of the version that the key has.
@@ -88,11 +86,7 @@ impl Failure {
             detail: &self.detail,
             code: self.code,
             outcome: self.outcome.map(Outcome::as_str),
-            cache_status: self
-                .extra
-                .as_ref()
-                .filter(|(name, _)| *name == "Cache-Status")
-                .map(|(_, of)| &**of),
+            cache_status: self.headers.iter().find(|(name, _)| *name == "Cache-Status").map(|(_, of)| &**of),
         };
         // Strings and numbers cannot fail to serialize.
         let mut body = serde_json::to_vec(&problem).unwrap_or_default();
@@ -102,7 +96,7 @@ impl Failure {
 
     pub(super) fn write_head(&self, writer: Writer<'_>, body_bytes: usize) {
         let mut writer = writer.field("Content-Type", PROBLEM.as_bytes());
-        if let Some((name, value)) = &self.extra {
+        for (name, value) in &self.headers {
             writer = writer.field(name, value.as_bytes());
         }
         if let Some(outcome) = self.outcome {
@@ -205,7 +199,7 @@ mod tests {
         ] {
             let failure = Failure::of_write(WriteError::Store(Error::new(kind, "x")));
             assert_eq!((failure.status, failure.outcome), (status, Some(outcome)), "{kind:?}");
-            let is_repeatable = failure.extra.is_some_and(|(name, _)| name == "Retry-After");
+            let is_repeatable = failure.headers.iter().any(|(name, _)| *name == "Retry-After");
             assert_eq!(is_repeatable, status == 503);
         }
     }
@@ -218,5 +212,20 @@ mod tests {
             "{\"type\":\"about:blank\",\"title\":\"Precondition Failed\",\"status\":412,\"detail\":\"the key has version 7\",\
              \"code\":\"precondition_failed\",\"outcome\":\"not-applied\"}\n"
         );
+    }
+
+    /// A read that may be old says so also where it fails.
+    #[test]
+    fn a_version_that_may_be_old_is_marked() {
+        let failure = Failure::other_version(Version(7)).marked(Some("weir; detail=replica".into()));
+        let mut head = Vec::new();
+        failure.write_head(response::write(&mut head, failure.status), 0);
+        let head = String::from_utf8(head).unwrap();
+        assert!(
+            head.contains("ETag: \"7\"\r\n") && head.contains("Cache-Status: weir; detail=replica\r\n"),
+            "{head}"
+        );
+        let body = String::from_utf8(failure.body()).unwrap();
+        assert!(body.contains("\"cache_status\":\"weir; detail=replica\""), "{body}");
     }
 }

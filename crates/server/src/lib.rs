@@ -167,8 +167,8 @@ pub struct Server {
     workers: Vec<JoinHandle<()>>,
     /// Asks for files to be read again; dropped when the server ends.
     reload: mpsc::Sender<()>,
-    /// Removed when it ends.
-    _socket_files: Vec<SocketFile>,
+    /// Removed when it begins to end.
+    socket_files: Vec<SocketFile>,
 }
 
 /// What is at an address of a server.
@@ -360,7 +360,7 @@ impl Server {
             failure.recv().map_or(Ok(()), Err)?;
         }
         let reload = reload::start(&shared.options)?;
-        Ok(Server { addresses, connections, shared, workers, reload, _socket_files: socket_files })
+        Ok(Server { addresses, connections, shared, workers, reload, socket_files })
     }
 
     /// Reads the files of certificates, tokens and credentials again, now; false if there are none.
@@ -382,6 +382,8 @@ impl Server {
             // While this server still listens: what it refuses can be sent to the other one.
             self.shared.tiers.hand_over(self.shared.options.drain);
         }
+        // Before another server may have made new ones.
+        drop(self.socket_files);
         self.shared.draining.send_replace(true);
         for worker in self.workers {
             let _ = worker.join();

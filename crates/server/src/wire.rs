@@ -161,7 +161,8 @@ impl<S: Stream> Wire<S> {
         let window_bytes = |length: usize| {
             (head_timeout.as_millis() as usize).saturating_mul(bytes_per_sec_min(length) as usize) / 1000
         };
-        let (mut since, mut enough) = (Instant::now(), window_bytes(announced));
+        let begun = Instant::now();
+        let (mut since, mut enough) = (begun, window_bytes(announced));
         while !decoder.is_done() {
             let step = decoder.decode(&self.input).map_err(Failure::from)?;
             let needed = body.len() + step.data.len();
@@ -182,7 +183,7 @@ impl<S: Stream> Wire<S> {
                     let window_bytes = window_bytes(announced.max(body.len()));
                     (since, enough) = (Instant::now(), body.len() + window_bytes);
                 }
-                self.fill(since + head_timeout, false).await?;
+                self.fill((since + head_timeout).min(begun + LONGEST), false).await?;
             }
         }
         Ok(body)

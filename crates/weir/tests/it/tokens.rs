@@ -256,6 +256,17 @@ fn a_rate_is_told_and_kept_over_connections_and_reloads() {
     assert_eq!(ask(&mut client, &free, "GET", "/kv/a").status, 200);
 }
 
+/// The head of such a request is looked at again when its faults are over, which once counted twice.
+#[test]
+fn a_request_with_faults_counts_once() {
+    let tokens = Tokens::new();
+    let token = tokens.add("slow", "--rate 0.01 --burst 2");
+    let server = tokens.serve(&["--lab", "--inject", "delay=1ms"]);
+    let mut client = server.client();
+    let status = |_| ask(&mut client, &token, "GET", "/kv/a").status;
+    assert_eq!([0; 3].map(status), [404, 404, 429]);
+}
+
 #[test]
 fn a_changed_file_counts_and_a_broken_one_does_not() {
     let tokens = Tokens::new();

@@ -114,7 +114,7 @@ pub(crate) fn write_failure(
     if let Some(outcome) = failure.outcome {
         writer = writer.field(proto::OUTCOME, outcome.as_str().as_bytes());
     }
-    if let Some((name, value)) = failure.extra.as_ref().filter(|(name, _)| *name != "ETag") {
+    for (name, value) in failure.headers.iter().filter(|(name, _)| *name != "ETag") {
         writer = writer.field(name, value.as_bytes());
     }
     writer.end_with_length(text.len() as u64);

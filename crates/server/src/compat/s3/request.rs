@@ -169,6 +169,11 @@ pub(super) fn operation(
             Ok(Operation::Get(key, condition))
         }
         Method::Put => {
+            // Left out, they would be lost; and a part is not all of a value.
+            let unstored = ["content-range", "content-disposition", "content-language"];
+            if let Some(name) = unstored.into_iter().find(|name| head.field(name).is_some()) {
+                return Err(not_implemented(format!("the header {name} with a PUT")));
+            }
             let condition = match (precondition(&if_match, false), if_none_match.as_slice()) {
                 (None, []) => Precondition::None,
                 (Some(condition), []) => condition,
@@ -443,6 +448,8 @@ mod tests {
             ("PUT /weir/a", "x-amz-copy-source: /weir/b\r\n"),
             ("PUT /weir/a", "x-amz-meta-a: b\r\n"),
             ("PUT /weir/a", "x-amz-acl: public-read\r\n"),
+            ("PUT /weir/a", "Content-Range: bytes 0-9/20\r\n"),
+            ("PUT /weir/a", "Content-Disposition: attachment\r\n"),
             ("PUT /weir/a", "x-amz-server-side-encryption: AES256\r\n"),
             ("PUT /weir/a", "If-None-Match: \"1-1\"\r\n"),
             ("PUT /weir/a", "If-None-Match: *\r\nIf-Match: \"1-1\"\r\n"),
