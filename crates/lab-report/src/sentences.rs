@@ -455,7 +455,7 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         ),
         (|of| of.rows.iter().any(|row| row.runs == 2), "Whiskers of two repetitions: their range."),
         (
-            |of| matches!(of.capacity, Capacity::Reached { .. } | Capacity::NotReached { .. }),
+            |of| matches!(of.capacity, Capacity::Reached { .. }),
             "Band: interval of the throughput (goodput) in the answers above.",
         ),
         (

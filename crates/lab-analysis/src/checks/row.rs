@@ -176,12 +176,12 @@ pub(super) fn machine(case: &OfRow) -> Checked {
     const FOREIGN_LIMIT: f64 = 0.05;
     let placements = &case.results.placements;
     let cores: BTreeSet<usize> = placements.iter().flat_map(|part| part.cores.clone()).collect();
-    // The most in any run, as busy seconds of all our cores and as a share of them.
-    let most = |secs: &dyn Fn(&Trial) -> Option<f64>| {
+    // Of the run that exceeds most what is `allowed` in so many seconds of our cores: the share of them, and by how much it exceeds.
+    let worst = |secs: &dyn Fn(&Trial) -> Option<f64>, allowed: fn(f64) -> f64| {
         let of_run = |(trial, _): &Run<'_>| {
-            let secs = secs(trial)?;
-            let share = secs / (trial.elapsed_secs * cores.len() as f64);
-            share.is_finite().then_some((secs, share))
+            let all = trial.elapsed_secs * cores.len() as f64;
+            let share = secs(trial)? / all;
+            share.is_finite().then_some((share, share - allowed(all)))
         };
         let runs: Option<Vec<(f64, f64)>> = case.ran.iter().map(of_run).collect();
         runs?.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))
@@ -207,26 +207,28 @@ pub(super) fn machine(case: &OfRow) -> Checked {
 
     // Of a target that the lab did not start it cannot know which processes are not part of it.
     let is_started = of_target(case.results).next().is_some();
-    let stolen = most(&|trial| of_cores(trial, "steal"));
-    let foreign = most(&|trial| Some(busy(trial)? - ours(trial)?)).filter(|_| is_started);
-    let swapped = most(&swapped);
-    let percent = |of: Option<(f64, f64)>| of.map_or(0.0, |(_, share)| share.max(0.0) * 100.0);
+    let stolen = worst(&|trial| of_cores(trial, "steal"), |all| STEAL_LIMIT.max(TICKS_SECS / all));
+    // Beyond two standard errors, at most, of a share of so many ticks.
+    let foreign =
+        worst(&|trial| Some(busy(trial)? - ours(trial)?), |all| FOREIGN_LIMIT + (TICK_SECS / all).sqrt());
+    let foreign = foreign.filter(|_| is_started);
+    let swapped = worst(&swapped, |_| 0.0);
+    let percent = |of: Option<(f64, f64)>| of.map_or(0.0, |(share, _)| share.max(0.0) * 100.0);
     let (stolen_percent, foreign_percent) = (percent(stolen), percent(foreign));
-    if stolen.is_some_and(|(secs, share)| share > STEAL_LIMIT && secs >= TICKS_SECS) {
+    let exceeds = |of: Option<(f64, f64)>| of.is_some_and(|(_, by)| by > 0.0);
+    if exceeds(stolen) {
         return Checked::fail(
             format!("the hypervisor took {stolen_percent:.2} % of the cores"),
             "Repeat when other virtual machines are idle, or use a dedicated machine.",
         );
     }
-    // Two standard errors of a share of so many ticks, at most.
-    let error = |(secs, share): (f64, f64)| (TICK_SECS * share / secs).sqrt();
-    if foreign.is_some_and(|of| of.1 > FOREIGN_LIMIT + error(of)) {
+    if exceeds(foreign) {
         return Checked::fail(
             format!("other processes used {foreign_percent:.0} % of the cores of server and generator"),
             "Stop what else runs on this machine, and repeat.",
         );
     }
-    if swapped.is_some_and(|(pages, _)| pages > 0.0) {
+    if exceeds(swapped) {
         return Checked::fail("the machine swapped", "Add memory, or use less data.");
     }
     let all = [

@@ -119,6 +119,36 @@ impl Experiment {
         self.faults.iter().any(|fault| fault.part == part && fault.kind == FaultKind::Partition)
     }
 
+    /// Two faults that stop or end the same process at the same time: what the one mends the other still needs broken.
+    fn check_overlaps(&self) -> Checked {
+        let acts = |fault: &&Fault| !fault.kind.is_of_disk();
+        let is_link = |fault: &Fault| fault.kind == FaultKind::Partition;
+        let spans = |fault: &Fault| {
+            let length = fault.length.0;
+            fault.times(self.window.0).into_iter().map(move |at| (at, at + length)).collect::<Vec<_>>()
+        };
+        let mut seen: Vec<(&Fault, Vec<(Duration, Duration)>)> = Vec::new();
+        for fault in self.faults.iter().filter(acts) {
+            let own = spans(fault);
+            for (other, others) in &seen {
+                let is_same = (&other.part, is_link(other)) == (&fault.part, is_link(fault));
+                let meet = |a: &(Duration, Duration)| others.iter().any(|b| a.0 < b.1 && b.0 < a.1);
+                let both = own.iter().find(|of| is_same && meet(of));
+                let (one, two) = (other.kind.name(), fault.kind.name());
+                let what = both.map(|(at, _)| {
+                    format!(
+                        "faults `{one}` and `{two}` of `{}` overlap; the second begins at {}",
+                        fault.part,
+                        Span(*at)
+                    )
+                });
+                ensure(what.is_none(), what.unwrap_or_default(), "let one begin when the other has ended")?;
+            }
+            seen.push((fault, own));
+        }
+        Ok(())
+    }
+
     /// What the file says of faults.
     pub(super) fn check_faults(&self) -> Checked {
         if self.faults.is_empty() {
@@ -171,7 +201,8 @@ impl Experiment {
             let what =
                 format!("fault `partition` of `{part}`: only a server or a database of ours can be cut off");
             ensure(is_possible, what, "set part = \"server\"")
-        })
+        })?;
+        self.check_overlaps()
     }
 }
 
@@ -213,6 +244,10 @@ mod tests {
             (
                 "kind = \"pause\"\nat = \"1s\"\nfor = \"2s\"\nevery = \"1s\"",
                 "is not over when it happens again",
+            ),
+            (
+                "kind = \"kill\"\nat = \"1s\"\nfor = \"3s\"\n[[fault]]\nkind = \"slow\"\nat = \"2s\"\nfor = \"1s\"",
+                "faults `kill` and `slow` of `server` overlap; the second begins at 2s",
             ),
         ] {
             let why = experiment(fault).unwrap_err().to_string();

@@ -49,7 +49,7 @@ pub(super) fn carry_out(
     due.sort_by_key(|due| due.at);
     let Ok(()) = window.recv() else { return Ok(Vec::new()) };
     let opened = Instant::now();
-    let mut breaker = Breaker { processes, slow: Vec::new(), is_running: true, window };
+    let mut breaker = Breaker { processes, down: Vec::new(), slow: Vec::new(), is_running: true, window };
     // One that begins when another ends begins after it.
     let steps = |(place, due): (usize, &Due)| {
         [(due.at, true, place), (due.at + due.fault.length.0, due.fault.length.0.is_zero(), place)]
@@ -83,6 +83,8 @@ pub(super) fn carry_out(
 /// What is broken at the moment.
 struct Breaker<'p, 'w> {
     processes: Vec<&'p mut Process>,
+    /// Those that have ended on purpose.
+    down: Vec<usize>,
     /// Those that are slow.
     slow: Vec<usize>,
     /// Whether these run at the moment.
@@ -116,10 +118,15 @@ impl Breaker<'_, '_> {
     fn set(&mut self, due: &Due, is_broken: bool) -> Result<(), Error> {
         let process = &mut self.processes[due.process];
         match (due.fault.kind, is_broken) {
-            (FaultKind::Kill, true) => process.end_tree(Signal::KILL),
-            (FaultKind::Restart, true) => process.end_in_order(),
+            (FaultKind::Kill | FaultKind::Restart, true) => {
+                self.down.push(due.process);
+                match due.fault.kind {
+                    FaultKind::Kill => process.end_tree(Signal::KILL),
+                    _ => process.end_in_order(),
+                }
+            }
             // What has ended is started again.
-            (FaultKind::Kill | FaultKind::Restart, false) => {}
+            (FaultKind::Kill | FaultKind::Restart, false) => self.down.retain(|down| *down != due.process),
             (FaultKind::Pause | FaultKind::Partition, true) => process.signal_tree(Signal::STOP),
             (FaultKind::Pause | FaultKind::Partition, false) => process.signal_tree(Signal::CONT),
             (FaultKind::Slow, true) => self.slow.push(due.process),
@@ -133,15 +140,22 @@ impl Breaker<'_, '_> {
         Ok(())
     }
 
-    /// Starts a process that has ended; whether it had not been asked to.
+    /// Starts a process that has ended, unless another fault keeps it down; whether it had not been asked to.
     fn start_again(&mut self, due: &Due) -> Result<bool, Error> {
         let process = &mut self.processes[due.process];
         let is_meant = matches!(due.fault.kind, FaultKind::Kill | FaultKind::Restart);
-        let has_ended = process.ended().is_some();
+        let has_ended = process.ended().is_some() && !self.down.contains(&due.process);
         if has_ended {
             process.start_again()?;
         }
         Ok(has_ended && !is_meant)
+    }
+}
+
+/// Whatever goes wrong, nothing is left stopped: parts of a process may outlive it, as the sessions of a database.
+impl Drop for Breaker<'_, '_> {
+    fn drop(&mut self) {
+        self.processes.iter().for_each(|process| process.signal_tree(Signal::CONT));
     }
 }
 

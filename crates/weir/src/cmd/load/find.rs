@@ -22,6 +22,8 @@ const REQUESTS: f64 = 400.0;
 const GOAL: f64 = 0.02;
 /// A search with the closed loop has so many rounds over all levels.
 const ROUNDS: usize = 3;
+/// It warms up for this share of a window.
+const WARMUP: f64 = 0.25;
 /// A level is the last one if twice the clients bring less than this more.
 const GAIN_LEAST: f64 = 1.03;
 
@@ -65,7 +67,7 @@ pub(super) fn rate(
         clients: plan.clients,
         arrivals: plan.pacing.to_string(),
         trial_secs,
-        most_secs: within.as_secs_f64(),
+        most_secs: within.saturating_sub(begun.elapsed()).as_secs_f64(),
         goal: GOAL,
     };
     let tell = |line: String| {
@@ -227,11 +229,11 @@ fn needs_success(report: &LoadReport) -> Result<(), Error> {
 pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool)) -> Result<(), Error> {
     let begun = Instant::now();
     let most = plan.clients.max(256);
-    // Up to a dozen levels, three times each.
-    let window = (within.as_secs_f64() / 36.0).clamp(0.25, 30.0);
+    let runs = ROUNDS as f64 * f64::from(most.ilog2() + 1);
+    let window = (within.as_secs_f64() / runs / (1.0 + WARMUP)).clamp(0.25, 30.0);
     let mut plan = Plan {
         window: Duration::from_secs_f64(window),
-        warmup: Duration::from_secs_f64(window / 4.0),
+        warmup: Duration::from_secs_f64(window * WARMUP),
         ..plan.clone()
     };
     let mut reports: Vec<Vec<LoadReport>> = Vec::new();
@@ -289,8 +291,7 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
     if json {
         return say_document(&Capacity { capacity_rps, plus_minus_rps, clients, knee_clients, levels });
     }
-    let still_rises = levels.last().is_some_and(|last| last.clients == clients);
-    let rises = if still_rises { "; it was still rising" } else { "" };
+    let rises = if still_rises(&levels, clients) { "; it was still rising" } else { "" };
     say(format!("capacity    {} with {clients} clients{rises}", in_words(&estimate)));
     say(format!(
         "knee        {} clients: capacity × (mean latency of one client + think time); with more, requests wait for each other",
@@ -306,6 +307,14 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
     }
     say(format!("took {:.0} s", begun.elapsed().as_secs_f64()));
     Ok(())
+}
+
+/// Whether more than `best` clients, who had the highest goodput, may get more: they were the most, and the last two doublings brought a gain.
+fn still_rises(levels: &[Level], best: u32) -> bool {
+    let rps =
+        |back: usize| Some(Estimate::of(&levels.get(levels.len().checked_sub(back)?)?.goodput_rps)?.mean);
+    let is_level = rps(1).zip(rps(3)).is_some_and(|(last, before)| last < before * GAIN_LEAST);
+    levels.last().is_some_and(|last| last.clients == best) && !is_level
 }
 
 /// Half the width of a 95 % confidence interval; `None` where there is none.
@@ -367,6 +376,25 @@ mod tests {
             (&[100.0, 110.0, 120.0], "110 ± 24.8 req/s"),
         ] {
             assert_eq!(in_words(&Estimate::of(rounds).unwrap()), said);
+        }
+    }
+
+    /// Of equal levels the last may be the best by chance, which once read as rising.
+    #[test]
+    fn a_capacity_still_rises_if_the_last_doublings_brought_a_gain() {
+        for (rps, best, rises) in [
+            (&[100.0, 200.0, 201.0, 203.0][..], 8, false),
+            (&[100.0, 200.0, 390.0, 700.0], 8, true),
+            (&[100.0, 200.0, 390.0, 380.0], 4, false),
+            (&[100.0, 190.0], 2, true),
+        ] {
+            let report = |(place, rps): (u32, &f64)| LoadReport {
+                clients: 1 << place,
+                goodput_rps: *rps,
+                ..LoadReport::default()
+            };
+            let levels: Vec<Level> = (0..).zip(rps).map(|of| Level::of(&[report(of)])).collect();
+            assert_eq!(still_rises(&levels, best), rises, "{rps:?}");
         }
     }
 
