@@ -100,7 +100,7 @@ container=$(buildah from --pull-never localhost/weir)
 [ "$(buildah run --isolation chroot "$container" -- id -un)" = weir ]
 buildah run --isolation chroot "$container" -- weir-ready 8081
 buildah run --isolation chroot --env WEIR_OPS_LISTEN=127.0.0.1:8081 "$container" -- weir-ready
-! buildah run --isolation chroot "$container" -- weir-ready 8082 2>/dev/null
-! (options=() && run localhost/weir) 2>"$work/refused.log"
+if buildah run --isolation chroot "$container" -- weir-ready 8082 2>/dev/null; then exit 1; fi
+if (options=() && run localhost/weir) 2>"$work/refused.log"; then exit 1; fi
 grep -q 'can be reached from other machines' "$work/refused.log"
 echo "the image is built and serves as its user, with token and TLS on PostgreSQL"

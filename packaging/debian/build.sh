@@ -55,8 +55,8 @@ Section: database
 Priority: optional
 Description: HTTP key-value store with a cache over a durable database
  weir serves values over HTTP. It caches them in memory and keeps them in a
- store of its own, in PostgreSQL, or in MySQL or MariaDB. It also contains the
- load generator and the lab that measure it.
+ store of its own, in PostgreSQL, or in MySQL or MariaDB. It also contains a
+ load generator.
 CONTROL
 printf '/etc/weir/weir.toml\n/etc/logrotate.d/weir\n' >"$root/DEBIAN/conffiles"
 install -m 0755 preinst postinst prerm postrm "$root/DEBIAN"

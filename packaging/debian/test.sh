@@ -63,7 +63,8 @@ until ask /kv/greeting && [ -s /var/log/weir/access.log ]; do sleep 0.1; done
 systemctl reset-failed weir
 before=$(of_weir MainPID)
 dpkg -i /srv/weir_*.deb
-[ "$(of_weir ActiveState)" = active ] && [ "$(of_weir MainPID)" != "$before" ]
+[ "$(of_weir ActiveState)" = active ]
+[ "$(of_weir MainPID)" != "$before" ]
 systemctl stop weir
 mv /etc/weir/weir.toml /srv/
 dpkg -i /srv/weir_*.deb
@@ -78,9 +79,12 @@ for state in active inactive; do
     [ "$(of_weir ActiveState)" = "$state" ]
 done
 systemctl enable weir
-# Nothing of it is left, and it is installed anew with the settings that it comes with.
+# Nothing of it is left but its user, and it is installed anew with the settings that it comes with.
 dpkg --purge weir
-[ ! -e /var/lib/weir ] && [ ! -e /var/log/weir ] && [ -z "$(find /etc/systemd -name 'weir.*')" ] && ! getent passwd weir
+[ ! -e /var/lib/weir ]
+[ ! -e /var/log/weir ]
+[ -z "$(find /etc/systemd -name 'weir.*')" ]
+getent passwd weir
 dpkg -i /srv/weir_*.deb
 curl -fsS --retry 30 --retry-connrefused -T /etc/hostname http://localhost:8080/kv/greeting
 weir store backup /var/lib/weir/data /srv/copy

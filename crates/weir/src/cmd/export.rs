@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     };
     let file = open(path, args.resume)?;
     if args.resume {
-        match end_of(&file).map_err(|error| cut_short(&error))? {
+        match end_of(&file, path)? {
             Some(PageEnd { next: None }) => {
                 note(format_args!("{} is complete already", path.display()));
                 return Ok(());
@@ -177,22 +177,35 @@ fn open(path: &Path, resume: bool) -> Result<File, Error> {
     })
 }
 
+/// What the first line of an export begins with, as far as it was written.
+const BEGINS: [&[u8]; 2] = [b"{\"op\":\"put\",", b"{\"next\":"];
+
 /// Cuts the file behind its last complete page, and gives the end of that.
-fn end_of(mut file: &File) -> io::Result<Option<PageEnd>> {
+fn end_of(mut file: &File, path: &Path) -> Result<Option<PageEnd>, Error> {
+    let failed = |error: io::Error| cut_short(&error);
     let mut lines = BufReader::new(file);
     let (mut line, mut at, mut end) = (Vec::new(), 0, (0, None));
-    while lines.read_until(b'\n', &mut line)? > 0 {
+    while lines.read_until(b'\n', &mut line).map_err(failed)? > 0 {
+        let is_one = |begins: &&[u8]| line.starts_with(&begins[..begins.len().min(line.len())]);
+        if at == 0 && !BEGINS.iter().any(is_one) {
+            return Err(
+                Error::input(format_args!("{} is no export", path.display())).hint("name another file")
+            );
+        }
         at += line.len() as u64;
         if line.starts_with(b"{\"next\":")
             && line.ends_with(b"\n")
             && let Ok(page) = serde_json::from_slice::<PageEnd>(&line)
         {
+            if page.next.is_none() {
+                return Ok(Some(page));
+            }
             end = (at, Some(page));
         }
         line.clear();
     }
-    file.set_len(end.0)?;
-    file.seek(io::SeekFrom::Start(end.0))?;
+    file.set_len(end.0).map_err(failed)?;
+    file.seek(io::SeekFrom::Start(end.0)).map_err(failed)?;
     Ok(end.1)
 }
 

@@ -54,8 +54,11 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         return Ok(());
     };
     add(file, &entry)?;
-    say(token);
-    Ok(())
+    // It is nowhere else.
+    writeln!(io::stdout(), "{token}").map_err(|error| {
+        let what = format_args!("cannot print the token, whose entry is in {} now: {error}", file.display());
+        Error::new(what).hint("take the entry out, and make another")
+    })
 }
 
 /// The lines for the file.

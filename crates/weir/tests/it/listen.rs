@@ -52,7 +52,7 @@ fn the_socket_of_a_killed_server_is_replaced_and_that_of_a_running_one_is_not() 
     let server = Server::start("memory:", &["--listen", &unix]);
     let second = weir().args(["serve", "--store", "memory:", "--listen", &unix]).output().unwrap();
     let said = String::from_utf8(second.stderr).unwrap();
-    assert_eq!(second.status.code(), Some(2), "{said}");
+    assert_eq!(second.status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("cannot listen on {unix}: another process listens there")), "{said}");
     assert_eq!(ask(&path, "GET", "").0, "HTTP/1.1 404 Not Found");
     drop(server);
@@ -61,7 +61,7 @@ fn the_socket_of_a_killed_server_is_replaced_and_that_of_a_running_one_is_not() 
     let flag = format!("unix:{}", file.display());
     let refused = weir().args(["serve", "--store", "memory:", "--listen", &flag]).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.status.code() == Some(2) && said.contains("a file that is no socket"), "{said}");
+    assert!(refused.status.code() == Some(1) && said.contains("a file that is no socket"), "{said}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 }
 

@@ -331,6 +331,7 @@ fn wrong_inputs_are_named() {
         (&["export", &server, "--token-file", nowhere], 2, "cannot read the token of"),
         (&["export", &server, &mixed], 2, "continue it with --resume"),
         (&["export", &server, nowhere, "--resume"], 2, "begin without --resume"),
+        (&["export", &server, &many, "--resume"], 2, "is no export"),
         (&["export", &server, "--resume"], 2, "required"),
         (&["export", &server, "--after", "%%"], 1, "answered 400 to GET: after is not"),
         (&["export", "http://127.0.0.1:9", "--retry", "0s"], 1, "refused"),

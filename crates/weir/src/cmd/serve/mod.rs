@@ -47,8 +47,9 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 
 fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     let manager = Manager::of_environment()?;
+    // Not the exit code of wrong settings, with which a service manager gives up: the port may be free soon.
     let taken = |error| {
-        Error::input(error)
+        Error::new(error)
             .hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
     };
     // Before the stores are acquired: each lease costs an epoch.
