@@ -105,7 +105,7 @@ fn in_use(of: &Reason, named: &[Evidence]) -> String {
         return String::new();
     }
     format!(
-        " {} need {} ({}) to serve requests, so that is named, and not {}.",
+        " {} need {} ({}) to serve requests. Therefore that is named, and not {}.",
         capitalized(&growth.resource),
         limits(named),
         busy(named),
@@ -252,11 +252,11 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { of: Evidence { resource, .. }, is_named: true } => {
             format!(
-                "Goodput changed as predicted when {resource} was changed (see “Goodput lost when one resource is changed”). This is the only evidence for it, so it is supported, not confirmed."
+                "Goodput changed as predicted when {resource} was slowed, or its quota raised (see “Goodput lost when one resource is changed”). This is the only evidence for it, so it is supported, not confirmed."
             )
         }
         Reason::Followed { of: Evidence { resource, utilization, .. }, is_named: false } => format!(
-            "Goodput changed as predicted when {resource} was changed, but its utilization is only {}. If no queue or wait points \
+            "Goodput changed as predicted when {resource} was slowed, or its quota raised, but its utilization is only {}. If no queue or wait points \
              to a resource, it is named only from 85 % on.",
             percent(*utilization, 0)
         ),
@@ -329,7 +329,11 @@ fn knee(of: &Knee, found: &WorkloadFindings) -> String {
         said(of.broken_stick),
         said(of.power),
         said(of.kneedle),
-        if of.sharp { "" } else { " They differ by more than 2×, so the knee is uncertain." },
+        if of.sharp {
+            ""
+        } else {
+            " The lowest and the highest of these four differ by more than 2×, so the knee is uncertain."
+        },
         knee_brackets(of, found)
     )
 }
@@ -440,7 +444,7 @@ pub(super) fn lengths(results: &Results) -> Option<String> {
         format!(" Scaled: durations are {share} of the file’s, and levels may be left out, so slow changes and rare events are missing.")
     });
     Some(format!(
-        "Warm-up {:.1} s, windows of {window} s. Flags in the command below override the file.{scaled}",
+        "Warm-up {:.1} s, windows of {window} s. Flags in the command below, if there are any, override the file.{scaled}",
         loads.first()?.warmup_secs
     ))
 }
@@ -473,7 +477,7 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         (|of| of.rows.iter().any(|row| row.runs == 0), "No point: all trials failed."),
         (
             |of| matches!(of.bottleneck.grade, Grade::Supported | Grade::Confirmed | Grade::Suspected),
-            "The limit is determined at the levels whose goodput is close to the highest.",
+            "The limit is determined at the levels with about the highest goodput.",
         ),
         (
             |of| of.bottleneck.grade == Grade::Supported,
@@ -543,7 +547,7 @@ mod tests {
             ),
             (
                 Reason::Followed { of: of("server CPU", 0.6), is_named: false },
-                "Goodput changed as predicted when server CPU was changed, but its utilization is \
+                "Goodput changed as predicted when server CPU was slowed, or its quota raised, but its utilization is \
                  only 60 %. If no queue or wait points to a resource, it is named only from 85 % on.",
             ),
             (
@@ -571,7 +575,7 @@ mod tests {
             ..Evidence::default()
         };
         let said = in_use(&Reason::Queue(growth), &[hard("server CPU", 0.98), hard("database CPU", 0.96)]);
-        let expected = " Server workers need server CPU and database CPU (98 % busy and 96 % busy) to serve requests, so that is named, and not server workers.";
+        let expected = " Server workers need server CPU and database CPU (98 % busy and 96 % busy) to serve requests. Therefore that is named, and not server workers.";
         assert_eq!(said, expected);
     }
 }

@@ -29,7 +29,7 @@ const BOUND_SHARE: f64 = 0.005;
 /// within limits.
 const MEAN_BOUND_US: f64 = 50.0;
 const MEAN_BOUND_SHARE: f64 = 0.2;
-const BOUND: &str = "median: at most 5 µs or 0.5 % too low or too high; mean: at most 5 µs or 0.5 % too low, and at most 50 µs or 20 % too high; in each case the larger of the two";
+const BOUND: &str = "median: at most 5 µs or 0.5 % too low or too high; mean: at most 5 µs or 0.5 % too low, and at most 50 µs or 20 % too high; of µs and % in each case whichever allows more";
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     beside(setup.options.cores, keep_awake, || checked(setup)).0

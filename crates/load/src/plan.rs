@@ -108,8 +108,8 @@ pub struct Plan {
     #[arg(long = "no-preload", action = clap::ArgAction::SetFalse, help_heading = KEY_VALUE)]
     pub preload: bool,
 
-    /// Compare the values read with what was written: none (only the first bytes of each value; the default), all (every byte), or 1% (every
-    /// byte of 1 % of the values)
+    /// Which of the values read are compared in full with what was written: none (the default), all, or 1% of them. The first bytes of each value
+    /// are compared always
     #[arg(long, value_name = "WHICH", default_value = "none", hide_default_value = true, help_heading = KEY_VALUE)]
     pub verify: Verify,
 

@@ -57,7 +57,7 @@ pub const CHECKS: &[Check] = &[
     check("steady", "steady state", Medium, Test::Row(steady::check))
         .about("goodput and latency have no trend in the window; in an open loop, all offered requests also complete. Not checked if the mean of a window is known less precisely than ±1 % (goodput) or ±2 % (latency), because a trend may be hidden"),
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))
-        .about("other virtual machines take at most 0.5 % of the cores of server and generator (steal); other processes, if the lab started the target, at most 5 %, beyond the error with which the kernel counts them (1.4 % in a window of 10 s on two cores, 6 % in one of 0.6 s); no swap"),
+        .about("other virtual machines take at most 0.5 % of the cores of server and generator (steal); other processes, if the lab started the target, at most 5 % plus the error with which the kernel counts them (1.4 % in a window of 10 s on two cores, 6 % in one of 0.6 s); no swap"),
     check("mix", "requested mix", Medium, Test::Row(row::mix))
         .about("the observed mix of operations is the requested one"),
     check("checkpoints", "checkpoints", Medium, Test::Row(row::checkpoints))

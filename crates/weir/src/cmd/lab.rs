@@ -37,9 +37,9 @@ pub(crate) struct Args {
     /// In place of a file: the command that starts a service on the port {port}
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
-    /// In place of a file: a running service; with --command, the path to request. http://host:port/path is requested as it is. Without a path
-    /// the service must be a key-value store: the requests are those of `weir load --workload get_popular`, which first writes its keys; for others
-    /// add `-- --workload put_all` at the end
+    /// In place of a file: a running service; with --command, the path to request. http://host:port/path is requested as it is. Without a path,
+    /// also with --command alone, the service must have weir's API: the requests are those of `weir load --workload get_popular`, which first
+    /// writes keys; for others add `-- --workload put_all` at the end
     #[arg(long, value_name = "URL|PATH")]
     url: Option<String>,
     /// With --command: CPU limit of the service in cores, as in 0.5. At the end the limit is doubled, which shows whether CPU is the

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Results to compare with the first
     new: Option<PathBuf>,
     /// Exit with 3 if NEW is slower: if the 95 % interval of the loss (less goodput, or more CPU per request, p50 or p99 latency) lies above 0
-    /// and its upper end is SHARE or more, as in 5%. Exit with 3 also if significantly more trials of NEW than of BASE are invalid (as three of three after none): the trial failed,
+    /// and reaches SHARE, as in 5%. Exit with 3 also if significantly more trials of NEW than of BASE are invalid (as 3 of 3 against 0 of 3): the trial failed,
     /// more than 0.1 % of the attempts failed, or the service did not reach the offered rate
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,

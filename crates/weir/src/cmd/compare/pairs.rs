@@ -25,8 +25,8 @@ pub(super) struct Pairs {
     /// Command that starts a service on the port {port}; given twice, BASE first. Each trial gets a fresh process
     #[arg(long, value_name = "COMMAND", help_heading = "Measuring two services")]
     pub(super) command: Vec<String>,
-    /// Running service; given twice, BASE first. http://host:port/path is requested as it is. Without a path the services must be key-value stores: the requests are
-    /// those of `weir load --workload get_popular`, which first writes its keys; for others add `-- --workload put_all` at the end. Together with --command, --url is only the path to request
+    /// Running service; given twice, BASE first. http://host:port/path is requested as it is. Without a path the services must have weir's API: the requests are
+    /// those of `weir load --workload get_popular`, which first writes keys; for others add `-- --workload put_all` at the end. Together with --command, --url is only the path to request
     #[arg(long, value_name = "URL|PATH", help_heading = "Measuring two services")]
     pub(super) url: Vec<String>,
     /// How long to measure at most

@@ -39,8 +39,8 @@ pub(crate) struct Args {
     )]
     pub(super) listen: Vec<Listen>,
 
-    /// Speak HTTPS with the certificate chain in this file (PEM), except on Unix sockets, at --ops-listen on a loopback address, and in
-    /// compatibility APIs other than s3. The file is read again when it changes, and on SIGHUP
+    /// Speak HTTPS with the certificate chain in this file (PEM), except on Unix sockets, on a loopback --ops-listen, and on every
+    /// --compat but s3. The file is read again when it changes, and on SIGHUP
     #[arg(long, value_name = "FILE", env = "WEIR_TLS_CERT")]
     pub(super) tls_cert: Option<PathBuf>,
 
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     pub(super) s3_credentials: Option<PathBuf>,
 
     /// Accept only this name, localhost, 127.0.0.1, [::1] and the addresses of --listen in the Host header, and in the Origin of web pages. Without
-    /// this flag, a loopback address accepts only the latter, and any other address every name. Repeatable; in WEIR_HOST separate them by commas, in
+    /// this flag, a server on a loopback address accepts all of these but NAME, and one on any other address every name. Repeatable; in WEIR_HOST separate them by commas, in
     /// the file write a list
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
@@ -101,7 +101,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_ALLOW_ASYNCHRONOUS_FAILOVER", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) allow_asynchronous_failover: bool,
 
-    /// A copy of all stores that `weir replica init` made (not a standby of PostgreSQL itself), to read from while a store is unavailable; such answers may be stale and are marked detail=replica in Cache-Status
+    /// A copy, made by `weir replica init` (not a standby of PostgreSQL itself), of all stores, to read from while a store is unavailable; such answers may be stale and are marked detail=replica in Cache-Status
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
     pub(super) read_fallback: Option<String>,
 
@@ -115,11 +115,11 @@ pub(crate) struct Args {
     pub(super) cache_policy: &'static PolicyRow,
 
     /// Eviction policies to simulate on the same requests, to compare their hit ratios (in /stats and /metrics). A simulation stores a hash
-    /// and the size of each row, not the row
+    /// and the size of each value, not the value
     #[arg(long, value_name = "NAME,…", env = "WEIR_SHADOW_POLICIES", value_delimiter = ',', value_parser = policy_named)]
     pub(super) shadow_policies: Vec<&'static PolicyRow>,
 
-    /// Maximum number of rows in the cache; 0 switches the cache off
+    /// Maximum number of values in the cache; 0 switches the cache off
     #[arg(long, value_name = "N", env = "WEIR_CACHE_ENTRIES", default_value = "1000000")]
     pub(super) cache_entries: usize,
 
