@@ -44,7 +44,7 @@ pub const WIDE: (f64, f64) = (840.0, 670.0);
 /// Left of the panels, for their ticks.
 const LEFT: f64 = 60.0;
 /// Above every panel, for its title.
-const HEAD: f64 = 34.0;
+const HEAD: f64 = 38.0;
 /// How high a panel is without its title; higher where more lines have to be named.
 const HEIGHT: f64 = 105.0;
 /// Below the last panel: the ticks, their name and that of the vertical line.
@@ -115,7 +115,7 @@ fn draw(svg: &mut Svg, panel: &Panel, x: &Axis, mark: Option<f64>) {
         svg.dashed(&[(at, top), (at, bottom)], Colour::Soft, 1.0, "4 4");
     }
     let title = format!("{}{how}", panel.title);
-    svg.text(&title, (0.0, top - 14.0), 13.0, Colour::Ink, Anchor::Start);
+    svg.text(&title, (0.0, top - 18.0), 13.0, Colour::Ink, Anchor::Start);
     for (tick, words) in &y.ticks {
         let at = y.at(*tick);
         svg.line(&[(left, at), (right, at)], Colour::Grid, 1.0);
