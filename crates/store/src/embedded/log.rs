@@ -12,7 +12,7 @@ use super::index::{Index, Place, Segment};
 use super::replay::Replayed;
 use super::segment::{self, Encoder, Entry, EntryKind, Meta, PREAMBLE_BYTES};
 use crate::{Error, EventBlock, Found, Kind, Listed, Listing};
-use kv::{Change, Key, Row, Write};
+use kv::{Change, Key, Row, Version, Write};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::statvfs;
 use std::fs::{self, File, OpenOptions};
@@ -237,9 +237,13 @@ impl Log {
             let (entry, value_bytes) = outline.ok_or_else(|| self.unread(&place, &"the row is damaged"))?;
             Ok(Listed { row: entry.row(&key, b""), value_bytes })
         };
-        let listed = found.into_iter().map(listed);
         // Those that are to be removed are not held up by one that cannot be read.
-        if listing.expired { Ok(listed.filter_map(Result::ok).collect()) } else { listed.collect() }
+        let unread = |key: &Key| Listed { row: Row::new(key, "", b"", Version(0)), value_bytes: 0 };
+        let listed_too = |of: (Key, Place, Arc<File>)| {
+            let instead = listing.expired.then(|| unread(&of.0));
+            listed(of).or_else(|error| instead.ok_or(error))
+        };
+        found.into_iter().map(listed_too).collect()
     }
 
     /// Makes `writes`, whose keys are distinct, durable, and says what each found.

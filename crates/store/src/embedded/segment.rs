@@ -22,6 +22,9 @@ const MAGIC: [u8; 4] = *b"\xF7wb\x01";
 pub(super) const BATCH_HEADER_BYTES: usize = 24;
 const ENTRY_HEADER_BYTES: usize = 20;
 
+/// More entries are in no batch: the largest are 26,000 small ones that the cleaner writes anew.
+const ENTRIES_MAX: usize = 1 << 16;
+
 /// What an entry does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryKind {
@@ -240,15 +243,18 @@ pub(super) fn batch(segment: &[u8], at: usize, store: u64) -> Option<Batch> {
     let number = u64::from_le_bytes(*header.first_chunk()?);
     let [entries_bytes, count] = [8, 12].map(|at| u32_at(header, at).map_or(0, |number| number as usize));
     let end = at.checked_add(BATCH_HEADER_BYTES + entries_bytes)?;
+    if count > ENTRIES_MAX {
+        return None;
+    }
     let (mut entries, mut checksums) = (Vec::new(), Vec::new());
     let mut next = at + BATCH_HEADER_BYTES;
     while next < end && entries.len() < count {
-        let range = next..next + entry_bytes(segment.get(next..end)?)?;
+        let range = next..entry_end(segment, next)?;
         checksums.extend_from_slice(segment.get(next..next + 4)?);
         next = range.end;
         entries.push(range);
     }
-    // Only then their content: of what a client sends any number of places may look like large batches, but none passes this.
+    // Only then their content: of what a client sends any number of places may look like batches, but none passes this.
     let is_batch = next == end
         && entries.len() == count
         && batch_checksum(store, header, &checksums) == u32::from_le_bytes(*checksum);

@@ -192,6 +192,25 @@ fn large_rows_are_not_written_anew_again_and_again() {
     assert!(log.index.read().segments.len() >= 400 && !log.is_wasteful());
 }
 
+/// Else it would keep all others that have expired.
+#[test]
+fn a_row_that_has_expired_and_is_damaged_is_listed_beside_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    let ends = |key: usize, at| {
+        let attributes = kv::Attributes { expires: Some(Timestamp(at)), ..kv::Attributes::default() };
+        let row = Row::with(&name(key), attributes, b"value", Version(1));
+        Write { key: name(key), version: Version(1), change: Change::Put(row) }
+    };
+    log.write(&[ends(0, 1), ends(1, 2)]).unwrap();
+    let path = newest(&directory);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(b"X", place_of(&path, b"key 0") as u64).unwrap();
+    let listing = Listing { from: vec![], until: None, limit: 9, now: Timestamp(9), expired: true };
+    let keys: Vec<Vec<u8>> = log.list(&listing).unwrap().iter().map(|of| of.row.key().to_vec()).collect();
+    assert_eq!(keys, [b"key 0", b"key 1"]);
+}
+
 #[test]
 fn a_row_that_is_damaged_later_fails_alone() {
     let directory = tempfile::tempdir().unwrap();
