@@ -121,18 +121,22 @@ impl Experiment {
 
     /// Two faults that stop or end the same process at the same time: what the one mends the other still needs broken.
     fn check_overlaps(&self) -> Checked {
-        let acts = |fault: &&Fault| !fault.kind.is_of_disk();
-        let is_link = |fault: &Fault| fault.kind == FaultKind::Partition;
+        // Those of disks and links mend nothing of another kind.
+        let kind = |fault: &Fault| match fault.kind {
+            kind if kind.is_of_disk() || kind == FaultKind::Partition => kind,
+            _ => FaultKind::Kill,
+        };
         let spans = |fault: &Fault| {
             let length = fault.length.0;
             fault.times(self.window.0).into_iter().map(move |at| (at, at + length)).collect::<Vec<_>>()
         };
         let mut seen: Vec<(&Fault, Vec<(Duration, Duration)>)> = Vec::new();
-        for fault in self.faults.iter().filter(acts) {
+        for fault in &self.faults {
             let own = spans(fault);
             for (other, others) in &seen {
-                let is_same = (&other.part, is_link(other)) == (&fault.part, is_link(fault));
-                let meet = |a: &(Duration, Duration)| others.iter().any(|b| a.0 < b.1 && b.0 < a.1);
+                let is_same = (&other.part, kind(other)) == (&fault.part, kind(fault));
+                let meet =
+                    |a: &(Duration, Duration)| others.iter().any(|b| a.0 == b.0 || a.0 < b.1 && b.0 < a.1);
                 let both = own.iter().find(|of| is_same && meet(of));
                 let (one, two) = (other.kind.name(), fault.kind.name());
                 let what = both.map(|(at, _)| {

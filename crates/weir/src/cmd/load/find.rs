@@ -67,7 +67,7 @@ pub(super) fn rate(
         clients: plan.clients,
         arrivals: plan.pacing.to_string(),
         trial_secs,
-        most_secs: within.saturating_sub(begun.elapsed()).as_secs_f64(),
+        most_secs: within.as_secs_f64(),
         goal: GOAL,
     };
     let tell = |line: String| {
