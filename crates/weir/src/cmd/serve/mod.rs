@@ -47,10 +47,11 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 
 fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     let manager = Manager::of_environment()?;
-    // Not the exit code of wrong settings, with which a service manager gives up: the port may be free soon.
-    let taken = |error| {
-        Error::new(error)
-            .hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
+    let taken = |error: io::Error| {
+        // Not the exit code of wrong settings, with which a service manager gives up: the port or address may be there soon.
+        let may_change = matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable);
+        let failed = if may_change { Error::new(error) } else { Error::input(error) };
+        failed.hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
     };
     // Before the stores are acquired: each lease costs an epoch.
     let sockets = Sockets::bind(&plan.options, &mut passed).map_err(taken)?;
@@ -174,7 +175,9 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
 
 fn store_failure(error: &store::Error) -> Error {
     match error.kind() {
-        Kind::Unavailable => Error::new(error).hint("start it, or leave --store out to use the embedded one"),
+        Kind::Unavailable if error.to_string().starts_with("cannot reach") => {
+            Error::new(error).hint("start it, or leave --store out to use the embedded one")
+        }
         Kind::Config => Error::input(error).hint("`weir serve --help` shows what --store takes"),
         _ => Error::new(error),
     }
