@@ -463,7 +463,7 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
             "Band: interval of the throughput (goodput) in the answers above.",
         ),
         (
-            |of| of.bottleneck.candidates.iter().any(|of| of.ceiling().is_some()),
+            |of| of.bottleneck.candidates.iter().any(|of| of.ceiling().is_some_and(|at| !at.or_more)),
             "Thin lines: throughput at which a resource is 100 % busy.",
         ),
         (

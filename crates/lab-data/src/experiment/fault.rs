@@ -119,7 +119,7 @@ impl Experiment {
         self.faults.iter().any(|fault| fault.part == part && fault.kind == FaultKind::Partition)
     }
 
-    /// Two faults that stop or end the same process at the same time: what the one mends the other still needs broken.
+    /// No two faults break the same process, disk or link at the same time: the end of one would mend what the other has broken.
     fn check_overlaps(&self) -> Checked {
         // Those of disks and links mend nothing of another kind.
         let kind = |fault: &Fault| match fault.kind {
