@@ -25,13 +25,10 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         let is_grey = |(_, part): &Candidate| *part != NAMED && !bottleneck.named.is_empty();
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
-            "Utilization and demand are those at {}, from which the limit is determined. Demand: busy time per request, ± its standard deviation over these levels. 100 % busy at: the highest goodput, \
-             divided by the utilization at that level; with ≥ the true value is higher, as demand falls with the load (batching). The next \
-             limit has the lowest “100 % busy at” of those above the measured goodput and not below that of the named limit. \
-             Values with ≥ count only if there is no other. The generator, and workers or pools that wait for the named limit, do not count. Commit path: what a \
-             write waits for until it is durable. Queue \
-             growth: by how much the queue there grows with each client added, up to the level with the most clients. Pressure: share of the time in which some thread \
-             of the machine waited for a CPU or for I/O (Linux PSI), or a quota stopped it.",
+            "The limit is determined at the levels with about the highest goodput, here {}. Demand: busy time per request, ± its standard deviation over these levels. \
+             100 % busy at: the goodput at which the resource would be fully used; ≥: or more, because batches grow with the load. Queue growth: by how many \
+             requests the queue there grows with each added client. Pressure: share of the time in which some thread waited for a CPU or for I/O (Linux PSI), or \
+             a quota stopped it. Commit path: what a write waits for until it is durable.",
             format::levels(&bottleneck.levels)
         )]));
     }
@@ -45,8 +42,9 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
 }
 
 /// How to read the table of interventions.
-const ELASTICITY: &str = "By: the time added to each request, batch or flush, or the factor by which the demand changed, and the name of the \
-    intervention. Expected: the loss if the changed resource were the limit; a gain is negative. Elasticity: measured loss divided by expected loss in the same round. Loss and elasticity are means over the rounds; of five or more rounds the lowest and the highest fifth are left out. A round is one trial without a change and one with each change, in random order. The resource behaves like the limit if the mean is from 0.7 to 1.5 and the whole interval, of at least three rounds, is above 0.3. It is not the limit if the mean is at most 0.3 and the interval ends below 0.7, unless the change added capacity, as a higher CPU quota does: the gain may be small because the next limit is near. In all other cases, such as a wide interval, this table does not decide. A limit that queues or waits name is confirmed if it behaves so and the control does not. Where queues, waits and utilization name nothing, this table can name a processor, quota or rate limit: it must be at least 85 % busy, and the whole interval of its loss above half of the expected loss (or include that loss, if it was at least 95 % busy in these rounds). Whether the load generator is the limit is decided by the check “Generator headroom”.";
+const ELASTICITY: &str = "In each round, trials with and without each change run in random order. By: how much time was added to each request, batch or flush, \
+    or by which factor the demand changed. Expected: the loss if this resource were the limit. Elasticity: measured loss divided by expected loss; near 1 the resource behaves like the limit, \
+    near 0 it does not. In brackets: 95 % intervals over the rounds. Rules: docs/method.md";
 const CONTROL: &str = "The control is a pause in each request, which uses no resource.";
 
 /// What could be the limit of a workload, and its part in that, as [`NAMED`].

@@ -45,9 +45,9 @@ fn clients(found: &WorkloadFindings) -> Vec<Block> {
     let columns = all.into_iter().map(|(heading, read)| {
         column(heading, move |row: &Row| Some(number(read(row.population.as_ref()?), 1)))
     });
-    let mut notes = vec!["Mean number of clients that wait for a resource or are served by it; unaccounted: clients that are in no other column. Generator CPU, waiting: \
-         clients whose answer has arrived and is not read yet. Server workers: clients at the threads that serve connections, not counting clients in another \
-         column. Store workers: threads that read from the store or write to it; each serves all requests of its batch.".to_owned()];
+    let mut notes = vec!["How many clients, on average, wait for a resource or are served by it. Server workers: the threads that serve connections. Store workers: the threads \
+         that read from the store or write to it, a batch of requests at a time. Generator CPU, waiting: the answer has arrived and is not read yet. \
+         Unaccounted: in no other column.".to_owned()];
     if counted().any(|of| of.is_late) {
         notes.push(
             "Sockets were sampled late, without real-time priority (ulimit -r), so the split of waiting clients between server and \

@@ -321,7 +321,7 @@ fn knee_brackets(of: &Knee, found: &WorkloadFindings) -> &'static str {
 fn knee(of: &Knee, found: &WorkloadFindings) -> String {
     let said = |value: Option<f64>| known(value, format::clients);
     format!(
-        "Knee, in clients: {}{}, that is throughput × (latency at the lowest level + think time). Other methods, over levels {}–{}: {} by a broken-stick fit, {} by Kleinrock’s power, {} by Kneedle (docs/method.md).{}{}",
+        "Knee: {}{} clients, calculated as throughput × (latency at the lowest level + think time). Other methods, over levels {}–{}, give {} (broken stick), {} (Kleinrock’s power) and {} (Kneedle).{}{}",
         format::clients(of.clients),
         between_clients(of.ends),
         of.swept.0,
@@ -329,11 +329,7 @@ fn knee(of: &Knee, found: &WorkloadFindings) -> String {
         said(of.broken_stick),
         said(of.power),
         said(of.kneedle),
-        if of.sharp {
-            ""
-        } else {
-            " The lowest and the highest of these four differ by more than 2×, so the knee is uncertain."
-        },
+        if of.sharp { "" } else { " They differ by more than a factor of 2, so the knee is uncertain." },
         knee_brackets(of, found)
     )
 }
@@ -464,11 +460,11 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         ),
         (
             |of| of.bottleneck.candidates.iter().any(|of| of.ceiling().is_some_and(|at| !at.or_more)),
-            "Thin lines: throughput at which a resource is 100 % busy.",
+            "Thin lines: goodput at which a resource would be 100 % busy.",
         ),
         (
             |of| of.knee.is_some(),
-            "Vertical dashed line: the knee, the number of clients beyond which requests have to wait for each other.",
+            "Vertical dashed line: the knee; with more clients than there, requests wait for each other.",
         ),
         (
             |of| of.rows.iter().any(|row| row.runs > 0 && !row.usable()),
@@ -476,21 +472,14 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         ),
         (|of| of.rows.iter().any(|row| row.runs == 0), "No point: all trials failed."),
         (
-            |of| matches!(of.bottleneck.grade, Grade::Supported | Grade::Confirmed | Grade::Suspected),
-            "The limit is determined at the levels with about the highest goodput.",
-        ),
-        (
             |of| of.bottleneck.grade == Grade::Supported,
-            "It is “supported” by one of three kinds of evidence: (1) it is at least 95 % busy; (2) threads wait for it (for a lock, or a flush); (3) no resource has evidence of the first two kinds, but this one is at least 85 % busy, and slowing it reduced goodput as predicted.",
+            "“Supported”: what was measured points to this limit: it is at least 95 % busy, or requests wait for it, or slowing it a little reduced goodput.",
         ),
         (
             |of| of.bottleneck.grade == Grade::Confirmed,
-            "It is “confirmed” if all three hold: requests queue or threads wait for it; adding a known time to each use of it reduced goodput as predicted; letting requests sleep for the same time (the control) hardly did.",
+            "“Confirmed”: what was measured points to this limit, and goodput fell as predicted when only this resource was slowed.",
         ),
-        (
-            |of| of.bottleneck.grade == Grade::Suspected,
-            "It is “suspected” if there is no evidence at these levels, but it is a processor, quota or rate limit that is at least 95 % busy at the level with the most clients; so are conflicts between several weir servers that write the same rows.",
-        ),
+        (|of| of.bottleneck.grade == Grade::Suspected, "“Suspected”: the evidence for this limit is weak."),
         (
             |of| of.bottleneck.named.iter().any(|of| of.blocked.is_some()),
             "For a service that reports no counters there are other rules (docs/load.md).",
@@ -501,7 +490,7 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
 }
 
 /// How to read the plot of the resources.
-pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk that serves several requests at once. Vertical dashed line: the knee.";
+pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk. Vertical dashed line: the knee.";
 
 /// How a trial went.
 pub(super) fn time_series_caption(of: &TimeSeries) -> String {

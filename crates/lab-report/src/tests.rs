@@ -564,7 +564,7 @@ fn an_open_loop_shows_what_was_offered_and_how_late_it_was_sent() {
     assert!(lines[6].contains("an open loop does not show it"), "{lines:?}");
     // Of a closed loop the same page says what it always said.
     assert!(
-        page.split_once("\n## get").unwrap().1.split_once("\n## put").unwrap().0.contains("Knee, in clients")
+        page.split_once("\n## get").unwrap().1.split_once("\n## put").unwrap().0.contains("Knee: ")
     );
     assert!(file(&results, "results.csv").lines().next().unwrap().contains("offered_rps"));
     // A little less than was offered is not over capacity, and not all.
@@ -600,7 +600,7 @@ fn a_knee_says_what_its_brackets_are_or_why_there_is_none() {
     let knee = |repetitions| of("cpu 1 1ms, delay 0 4ms", &[1, 4, 16, 64], repetitions);
     assert!(knee(3).contains(" In brackets: 95 % interval over repetitions."));
     assert!(knee(2).contains(" In brackets: lowest and highest repetition."));
-    assert!(!knee(1).contains("In brackets: ") && knee(1).contains("Knee, in clients: "));
+    assert!(!knee(1).contains("In brackets: ") && knee(1).contains("Knee: "));
     let few = of("cpu 1 1ms", &[1, 64], 1);
     assert!(few.contains("| unknown; fewer than three valid levels |"), "{few}");
     let many = of("cpu 1 1ms", &[16, 32, 64], 1);

@@ -29,7 +29,7 @@ const BOUND_SHARE: f64 = 0.005;
 /// within limits.
 const MEAN_BOUND_US: f64 = 50.0;
 const MEAN_BOUND_SHARE: f64 = 0.2;
-const BOUND: &str = "median: at most 5 µs or 0.5 % too low or too high; mean: at most 5 µs or 0.5 % too low, and at most 50 µs or 20 % too high; of µs and % in each case whichever allows more";
+const BOUND: &str = "median off by 5 µs or 0.5 %; mean too low by 5 µs or 0.5 %, or too high by 50 µs or 20 %; the larger in each case";
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     beside(setup.options.cores, keep_awake, || checked(setup)).0
@@ -68,12 +68,9 @@ fn checked(setup: &Setup) -> Result<AccuracyCheck, String> {
         );
         let agreement = if all_agree { "" } else { " (percentiles are not those of the histogram)" };
         let name = if delay.is_zero() { "delay 0".to_owned() } else { format!("delay {}", Span(delay)) };
-        measured.push(format!("{name}, median {error_us:+.1} µs, mean {mean_error_us:+.1} µs{agreement}"));
+        measured.push(format!("{name}: median {error_us:+.1} µs, mean {mean_error_us:+.1} µs{agreement}"));
     }
-    check.measured = format!(
-        "difference to a simpler client that shares no code with the generator and takes turns with it: {}",
-        measured.join("; ")
-    );
+    check.measured = format!("difference to a second, simpler client: {}", measured.join("; "));
     Ok(check)
 }
 

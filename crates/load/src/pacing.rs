@@ -17,16 +17,15 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Pacing")]
 pub struct Pacing {
-    /// Send this many requests per second in total, at times set beforehand, without waiting for earlier answers (open loop). A request that
-    /// finds all connections busy waits for one; its latency counts from the time it was due
+    /// Send this many requests per second in total, without waiting for answers (open loop). Latency counts from the time a request was due
     #[arg(long, value_name = "N", conflicts_with = "think", group = "open")]
     pub rate: Option<Rate>,
 
-    /// Send at these rates one after the other, as in 10s:100/s,30s:100/s..1000/s, where .. is a ramp; the stages replace --warmup and --window
+    /// Rates one after the other, as in 10s:100/s,30s:100/s..1000/s (.. is a ramp), in place of --rate, --warmup and --window
     #[arg(long, value_name = "TIME:RATE,…", conflicts_with_all = ["think", "rate", "window", "warmup"], group = "open")]
     pub stages: Option<Stages>,
 
-    /// Arrivals of an open loop: constant (even gaps) or poisson (a Poisson process)
+    /// Times of the requests in an open loop: constant (even gaps) or poisson (random)
     #[arg(
         long,
         value_name = "HOW",

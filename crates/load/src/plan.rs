@@ -35,7 +35,7 @@ pub struct Plan {
     #[command(flatten)]
     pub http: RequestFlags,
 
-    /// Clients, each with one request in flight and a connection of its own (with --http2 --streams, some share one)
+    /// Clients, each with one request in flight and a connection of its own
     #[arg(long, short, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
     pub clients: u32,
 
@@ -43,15 +43,15 @@ pub struct Plan {
     #[command(flatten)]
     pub pacing: Pacing,
 
-    /// Threads that drive the clients; one can send 100k to 200k requests per second with short values
+    /// Threads of the load generator
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1024), help_heading = "Load")]
     pub threads: u32,
 
-    /// Time to run before the measurement
+    /// Time to run before the measured window
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span, help_heading = "Load")]
     pub warmup: Duration,
 
-    /// Time to measure
+    /// Length of the measured window
     #[arg(long, value_name = "TIME", visible_alias = "duration", default_value = "10s", value_parser = span_not_zero, help_heading = "Load")]
     pub window: Duration,
 
@@ -59,11 +59,11 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
-    /// Workload: operations, keys and values for a key-value server (see --list). Default: get_popular if another flag of this group is given; without any of them, the URL itself is requested
+    /// Workload for a key-value server, see --list. Without a flag of this group, the URL itself is requested [default: get_popular]
     #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
     pub workload: Option<&'static Workload>,
 
-    /// HTTP API of the server: a dialect that --list shows, or a file that describes one [default: weir]
+    /// HTTP API of the server: a name from --list, or a file that describes it [default: weir]
     #[arg(long, value_name = "NAME|FILE.toml", help_heading = KEY_VALUE)]
     pub dialect: Option<&'static Dialect>,
 
@@ -83,15 +83,15 @@ pub struct Plan {
     #[arg(long, value_name = "SIZE", help_heading = KEY_VALUE)]
     pub value_size: Option<ValueSize>,
 
-    /// Connections: once (keep-alive), or each (a new one for each request)
+    /// When to connect: once per client, or anew for each request
     #[arg(long, value_name = "WHEN", default_value = "once", help_heading = "Connections")]
     pub connect: Connect,
 
-    /// Speak HTTP/2: over https as agreed in the TLS handshake (ALPN), over http with prior knowledge (RFC 9113)
+    /// Speak HTTP/2
     #[arg(long, conflicts_with = "connect", help_heading = "Connections")]
     pub http2: bool,
 
-    /// Clients that share a connection of HTTP/2, each with a stream of its own [default: 1]
+    /// Clients that share a connection of HTTP/2 [default: 1]
     #[arg(long, value_name = "N", requires = "http2", value_parser = up_to(100_000), help_heading = "Connections")]
     pub streams: Option<u32>,
 
@@ -104,16 +104,15 @@ pub struct Plan {
     #[command(flatten)]
     pub tls: Tls,
 
-    /// Skip the preload, which writes all keys and reads them back before a workload that reads
+    /// Do not write all keys before a workload that reads
     #[arg(long = "no-preload", action = clap::ArgAction::SetFalse, help_heading = KEY_VALUE)]
     pub preload: bool,
 
-    /// Which of the values read are compared in full with what was written: none (the default), all, or 1% of them. The first bytes of each value
-    /// are compared always
+    /// How many of the values read are compared in full with those written: none, all, or a share as in 1% [default: none]
     #[arg(long, value_name = "WHICH", default_value = "none", hide_default_value = true, help_heading = KEY_VALUE)]
     pub verify: Verify,
 
-    /// Record all operations and check them after the run; WHAT is linearizability. The exit code is 1 if it is violated
+    /// Check all operations after the run; exit with 1 if they violate linearizability
     #[arg(long = "check", value_name = "WHAT", help_heading = KEY_VALUE)]
     pub check_for: Option<Check>,
 
@@ -121,7 +120,7 @@ pub struct Plan {
     #[arg(long, help_heading = "Output")]
     pub histogram: bool,
 
-    /// Add the results of each interval of this length, as in 100ms, to --json and --events
+    /// Add the results of short intervals, as in 100ms, to --json and --events
     #[arg(long, value_name = "TIME", value_parser = bin, default_value = "1s", hide_default_value = true, help_heading = "Output")]
     pub bin: Duration,
 

@@ -45,27 +45,27 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("slowing the generator must cost little: the 95 % interval of the measured loss is below half of the expected loss (what it would cost if the generator were the limit), or contains 0 while the generator is less than 70 % busy. If the generator was not slowed (--no-headroom): goodput no longer rises, the target is over 90 % busy and the generator less than 50 %"),
+        .about("slowing the generator costs less than half of the goodput that it would cost if the generator were the limit"),
     check("little", "Little’s law", Low, Test::Row(row::little))
-        .about("attempts per second × (latency + think time) is within 2 % of the number of clients; in an open loop, attempts per second × service time is within 2 % of the number of requests in flight"),
+        .about("attempts per second × (latency + think time) is the number of clients, or in an open loop attempts per second × service time the number of requests in flight, within 2 %"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
-        .about("min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, no latency above 60 s, where the histogram ends"),
+        .about("min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, and no latency is above 60 s"),
     check("errors", "errors", Medium, Test::Row(row::errors))
-        .about("at most 0.1 % of the attempts fail; a level with more does not count for throughput and knee"),
+        .about("at most 0.1 % of the attempts fail; levels with more do not count for throughput and knee"),
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
-        .about("delays in the load generator (its threads wait for a core, or send late) are at most 1 % of the sum of all latencies. Waiting counts only above 5 % of the threads’ time, late sending only if its p99 is above 50 µs"),
+        .about("the generator adds at most 1 % to the latencies by sending or reading late"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
-        .about("goodput and latency have no trend in the window; in an open loop, all offered requests also complete. Not checked if the mean of a window is known less precisely than ±1 % (goodput) or ±2 % (latency), because a trend may be hidden"),
+        .about("goodput and latency have no trend in the window, and in an open loop the server keeps up. Not checked in windows too short to see a trend"),
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))
-        .about("other virtual machines take at most 0.5 % of the cores of server and generator (steal); other processes, if the lab started the target, at most 5 % plus the error with which the kernel counts them (1.4 % in a window of 10 s on two cores, 6 % in one of 0.6 s); no swap"),
+        .about("little else runs: other virtual machines take at most 0.5 % of the cores (steal), other processes at most 5 %, and nothing is swapped"),
     check("mix", "requested mix", Medium, Test::Row(row::mix))
         .about("the observed mix of operations is the requested one"),
     check("checkpoints", "checkpoints", Medium, Test::Row(row::checkpoints))
-        .about("the window holds no checkpoint of the database, or at least two: a single one would distort the mean"),
+        .about("the window holds no checkpoint of the database, or at least two"),
     check("complete", "complete trials", Medium, Test::Workload(run::complete))
         .about("no planned trial failed"),
     check("repetitions", "repetitions", Medium, Test::Workload(run::repetitions))
-        .about("every level was measured in at least three repetitions, so that each mean has an interval"),
+        .about("every level was measured at least three times"),
     check("precision", "width of the throughput’s interval", Medium, Test::Workload(run::precision))
         .about("the 95 % interval of the throughput is at most ±20 % of it"),
     check("values", "verified values", Low, Test::Workload(run::values))
@@ -73,7 +73,7 @@ pub const CHECKS: &[Check] = &[
     check("accuracy", "generator accuracy", Low, Test::Run(run::accuracy))
         .about("the load generator passed its accuracy test on this machine"),
     check("cores", "cores of the generator", Low, Test::Run(run::cores))
-        .about("the load generator shares no core, no physical core (by hyperthreads) and no CPU quota (cgroup) with what it measures. A shared quota is allowed if it is at least the number of cores of both together"),
+        .about("the load generator shares no core and no CPU quota with what it measures"),
     check("full_length", "full length", Medium, Test::Run(run::full_length))
         .about("durations were not shortened by --scale"),
     check("build", "optimized build", Low, Test::Run(run::build))

@@ -10,17 +10,16 @@ use lab_data::published::Table;
 use lab_data::summaries;
 use std::path::PathBuf;
 
-/// Check a published table of clients, throughput and latency by Little’s law, and name likely causes of errors.
+/// Check a published table of clients, throughput and latency by Little’s law.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Tables with the columns clients, throughput_rps and latency_ms, as experiments/reports/printed.csv (commas, semicolons or tabs); or
-    /// what wrk, k6 or oha printed
+    /// CSV files with the columns clients, throughput_rps and latency_ms, or outputs of wrk, k6 or oha
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Columns that have other names in the table, as in clients=Users,throughput_rps=Req/s
+    /// Names of these columns if they are others, as in clients=Users,throughput_rps=Req/s
     #[arg(long, value_delimiter = ',', value_name = "NAME=COLUMN,…", value_parser = column)]
     columns: Vec<(String, String)>,
-    /// Number of clients, for rows that do not say it
+    /// Number of clients, if the table does not have it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     clients: Option<u32>,
     /// Print the findings as one JSON document

@@ -17,11 +17,10 @@ use std::path::{Path, PathBuf};
 /// Most keys of a page.
 const PAGE_KEYS: usize = 1000;
 
-/// Write the keys and values of a server as lines of JSON, for weir import
+/// Write the keys and values of a server as JSON lines, for weir import
 ///
-/// The server stays available. A key that exists during the whole export is in the file once, with its old or its new value if it is
-/// overwritten meanwhile; one that is created or deleted meanwhile may be missing. Lines are in the order of keys. The keys are read in
-/// pages of up to 1,000, so the file is not a snapshot.
+/// The server stays available. The export is no snapshot: it has the old or the new value of a key that is overwritten meanwhile,
+/// and may lack keys that are created or deleted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -35,11 +34,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prefix: String,
 
-    /// Continue FILE after the last page that was written completely
+    /// Continue an export to FILE that was interrupted
     #[arg(long, requires = "file", conflicts_with = "after")]
     resume: bool,
 
-    /// Begin at the cursor of an earlier export, from a line {"next":CURSOR} or an error
+    /// Begin at a cursor: from a line {"next":CURSOR} of an export, or from its error
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
 }

@@ -33,8 +33,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Write the lines of an export to a server
 ///
-/// Lines are operations of POST /batch; the lines {"next":…} of an export are not sent. Importing a line twice has the same effect as
-/// once, so an interrupted import can be repeated.
+/// An interrupted import can be repeated.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

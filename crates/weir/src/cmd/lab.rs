@@ -28,59 +28,55 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Run an experiment: start the servers, measure them at each number of clients, and report the bottleneck.
+/// Measure servers with more and more clients, find what limits them, and write a report.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to measure: a TOML file, as in experiments/
+    /// Experiment: a TOML file that says what to measure, as in experiments/
     #[arg(required_unless_present_any = ["command", "url"], conflicts_with_all = ["command", "url"])]
     experiment: Option<PathBuf>,
-    /// In place of a file: the command that starts a service on the port {port}
+    /// Instead of a file: command that starts a service on the port {port}
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
-    /// In place of a file: a running service; with --command, the path to request. http://host:port/path is requested as it is. Without a path,
-    /// also with --command alone, the service must have weir's API: the requests are those of `weir load --workload get_popular`, which first
-    /// writes keys; for others add `-- --workload put_all` at the end
+    /// Instead of a file: URL of a running service. With --command: path to request. Without a path, the service must have weir's API
     #[arg(long, value_name = "URL|PATH")]
     url: Option<String>,
-    /// With --command: CPU limit of the service in cores, as in 0.5. At the end the limit is doubled, which shows whether CPU is the
-    /// bottleneck
+    /// With --command: CPU limit of the service in cores, as in 0.5
     #[arg(long, value_name = "CORES", requires = "command", conflicts_with = "experiment")]
     quota: Option<f64>,
-    /// Results directory: new or empty [default: weir-results/NAME-DATE-TIME]
+    /// New directory for the results [default: weir-results/NAME-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Seed of the order of trials and of the requests; overrides the file
+    /// Seed of the random numbers
     #[arg(long)]
     seed: Option<u64>,
-    /// Repetitions: how often every workload is measured at every level; overrides the file
+    /// How often each level is measured
     #[arg(long)]
     repetitions: Option<u32>,
-    /// Clients at each level, ascending, as in 1,2,4; overrides the file
+    /// Numbers of clients, as in 1,2,4
     #[arg(long, value_delimiter = ',', value_name = "CLIENTS,…")]
     levels: Option<Vec<u32>>,
-    /// Only these of the file's workloads, as in get_popular,put_all
+    /// Only these workloads of the file, as in get_popular,put_all
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     workloads: Option<Vec<String>>,
-    /// Only these of the file's targets, as in weir,nginx
+    /// Only these targets of the file, as in weir,nginx
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     targets: Option<Vec<String>>,
-    /// The unmeasured part of each trial; overrides the file
+    /// Time to run before each measured window
     #[arg(long)]
     warmup: Option<Span>,
-    /// The measured part of each trial; overrides the file
+    /// Length of each measured window
     #[arg(long)]
     window: Option<Span>,
-    /// Multiply the durations of the file by this share, above 0 and at most 1. No warm-up is shortened below 1 s and no window below 2 s; shorter ones stay as they are.
-    /// Below 0.1, at most seven levels of each workload are measured. The report says so
+    /// Shorten the durations of the file to this share, as in 0.1, for a quick look
     #[arg(long, value_name = "SHARE", value_parser = share)]
     scale: Option<f64>,
-    /// Skip the accuracy test of the load generator. The report says so
+    /// Skip the accuracy test of the load generator
     #[arg(long)]
     no_selftest: bool,
-    /// Skip the headroom test, which slows generator and server for some seconds to see which of the two is the bottleneck. The report says so
+    /// Skip the test whether the load generator is the bottleneck
     #[arg(long)]
     no_headroom: bool,
-    /// Flags passed on to `weir load`, as in -- -H 'Accept: text/html'; only with --command or --url
+    /// Flags for `weir load`, as in -- -H 'Accept: text/html'; only with --command or --url
     #[arg(last = true, value_name = "FLAGS", conflicts_with = "experiment")]
     flags: Vec<String>,
 }

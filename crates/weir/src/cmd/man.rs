@@ -7,10 +7,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Write a manual page for weir and for each of its commands: weir.1, weir-serve.1, …
+/// Write the manual pages (weir.1, weir-serve.1, …)
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The directory to write them to; made if it is not there
+    /// Where to write them
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

@@ -50,24 +50,24 @@ struct Cli {
 enum Command {
     Serve(Box<serve::Args>),
     Load(Box<load::Args>),
-    LoadWorker(load_worker::Args),
     #[cfg(feature = "lab")]
     Lab(lab::Args),
-    Replica(replica::Args),
-    Store(store::Args),
-    Completions(completions::Args),
-    Man(man::Args),
-    Token(token::Args),
-    Export(export::Args),
-    Import(import::Args),
-    #[cfg(feature = "lab")]
-    Report(report::Args),
     #[cfg(feature = "lab")]
     Compare(compare::Args),
+    #[cfg(feature = "lab")]
+    Report(report::Args),
     #[cfg(feature = "lab")]
     Audit(audit::Args),
     #[cfg(feature = "lab")]
     Selftest(selftest::Args),
+    Export(export::Args),
+    Import(import::Args),
+    Token(token::Args),
+    Store(store::Args),
+    Replica(replica::Args),
+    LoadWorker(load_worker::Args),
+    Completions(completions::Args),
+    Man(man::Args),
     #[cfg(feature = "lab")]
     #[command(hide = true)]
     Link(link::Args),

@@ -4,7 +4,7 @@ use super::say;
 use super::serve::store_urls;
 use store::{Error, Kind, replica};
 
-/// Copy the PostgreSQL stores that --store names to another PostgreSQL server, and keep the copy up to date (logical replication), for `weir serve --read-fallback`.
+/// Keep a copy of PostgreSQL stores on another PostgreSQL server, for `weir serve --read-fallback`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -13,19 +13,19 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Set up publications and subscriptions where they are missing, and wait until all rows are copied. The database of the replica must be empty at first
+    /// Make the copy, in an empty database, and wait until all values are in it
     Init(Ends),
-    /// Show for each store whether it is replicated, and the replication lag
+    /// Show how far the copy is behind each store
     Status(Ends),
 }
 
 #[derive(clap::Args)]
 struct Ends {
-    /// The replica
+    /// URL of the copy
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
     replica: String,
 
-    /// The stores, as for weir serve and in the same order; the replica must reach them by these URLs, too
+    /// The stores, as for weir serve. The server of the copy connects to these URLs, too
     #[arg(long, value_name = "URL", env = "WEIR_STORE", hide_env_values = true, required = true)]
     store: Vec<String>,
 }

@@ -8,18 +8,17 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Check the accuracy of the load generator on this machine, with a test server that adds known delays, a stall and faults.
+/// Check the accuracy of the load generator on this machine.
 ///
-/// Delays, a stall, faults and the rate of requests, as the test server recorded them, are compared with what `weir load` reports. Takes about
-/// a minute. The exit code is 1 unless every check passes.
+/// A test server adds known delays, a stall and faults; `weir load` must report them. Takes about a minute. Exits with 1 if a check fails.
 #[derive(clap::Args)]
 #[command(after_help = checks_help())]
 pub(crate) struct Args {
-    /// Fewer and shorter runs: 5 s in all, up to 15 s if checks have to be repeated
+    /// Shorter: 5 to 15 s
     #[arg(long)]
     short: bool,
 
-    /// Over TLS, with a certificate that is made for it
+    /// Over TLS
     #[arg(long)]
     tls: bool,
 

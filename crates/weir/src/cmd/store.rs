@@ -5,7 +5,7 @@ use ::store::{Checked, Damage, Error, Kind, Repaired};
 use kv::units::Size;
 use std::path::PathBuf;
 
-/// Copy an embedded store (`file:`), or check or repair one that no server uses.
+/// Back up, check or repair an embedded store (`file:`).
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -14,17 +14,17 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Read the whole store and list what is damaged; changes nothing
+    /// List what is damaged in a store that no server uses
     Check(Place),
-    /// If the store is damaged, copy all that is readable to new files, and move the old ones aside; deletes nothing
+    /// Copy what is readable in a damaged store to new files, and keep the old files aside
     Repair(Place),
-    /// Copy the store to a new directory; a server may go on using it meanwhile
+    /// Copy the store to a new directory, also while a server uses it
     Backup(Backup),
 }
 
 #[derive(clap::Args)]
 struct Place {
-    /// Its directory, or its URL as for weir serve
+    /// Directory of the store, or its URL as for weir serve
     #[arg(value_name = "DIR|URL")]
     store: String,
 }

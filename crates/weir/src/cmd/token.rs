@@ -13,15 +13,14 @@ use std::time::{Duration, SystemTime};
 
 /// Make a token for clients of a server with --tokens
 ///
-/// The token is printed once; the file of `weir serve --tokens` has only its SHA-256. With --tokens FILE, its entry is added to that file.
-/// Without, the entry is printed below the token.
+/// The token is printed only once: the file of the server has its hash.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Name of the token, as in logs and errors
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// What it allows: read (GET of keys), write (PUT, DELETE), list, watch, admin (metrics, statistics, lab routes)
+    /// What it allows: admin stands for metrics, statistics and lab routes
     #[arg(long, value_name = "VERB,…", value_delimiter = ',', default_value = "read,write,list,watch", value_parser = PossibleValuesParser::new(VERBS))]
     verbs: Vec<String>,
 
@@ -37,11 +36,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
 
-    /// Requests that may come at once after a pause [default: as many as --rate allows in a second]
+    /// Requests that may come at once [default: those of a second]
     #[arg(long, value_name = "N", requires = "rate")]
     burst: Option<u32>,
 
-    /// Add the entry to this file
+    /// Add it to this file; without this flag, the entry for the file is printed
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
 }

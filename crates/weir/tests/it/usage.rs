@@ -105,7 +105,7 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ),
         (
             "serve --lab=perhaps",
-            "invalid value 'perhaps' for '--lab [<LAB>]' [possible values: true, false]",
+            "invalid value 'perhaps' for '--lab [<true|false>]' [possible values: true, false]",
             "`weir serve --help`",
         ),
         ("serve --inject", "a value is required for '--inject <", "`weir serve --help`"),

@@ -17,21 +17,18 @@ use std::path::{Path, PathBuf};
 /// A loss that is looked for where the flags name none.
 const MARGIN: f64 = 0.05;
 
-/// Compare the results of two runs, or measure two services in turns, and say which is slower: goodput, processor time, latency.
+/// Compare two runs, or measure two services in turns, and say which is slower.
 #[derive(clap::Args)]
 #[command(
     override_usage = "weir compare [OPTIONS] BASE [NEW]\n       weir compare [OPTIONS] --command BASE --command NEW [-- FLAGS]\n       \
                             weir compare [OPTIONS] --url BASE --url NEW [-- FLAGS]"
 )]
 pub(crate) struct Args {
-    /// Results of `weir lab`: a directory or its results.json. Without NEW, the first target of this run is compared
-    /// with its others
+    /// Results of `weir lab`: a directory or its results.json. Without NEW, the targets of this run are compared
     base: Option<PathBuf>,
     /// Results to compare with the first
     new: Option<PathBuf>,
-    /// Exit with 3 if NEW is slower: if the 95 % interval of the loss (less goodput, or more CPU per request, p50 or p99 latency) lies above 0
-    /// and reaches SHARE, as in 5%. Exit with 3 also if significantly more trials of NEW than of BASE are invalid (as 3 of 3 against 0 of 3): the trial failed,
-    /// more than 0.1 % of the attempts failed, or the service did not reach the offered rate
+    /// Exit with 3 if NEW is certainly slower, by this share or more, as in 5%: less goodput, or more latency or CPU per request. Also if NEW fails more often
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,
     /// Write the verdicts in JUnit's XML
@@ -40,8 +37,7 @@ pub(crate) struct Args {
     /// Write the verdicts as Markdown, for a pull request
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write compare.html, compare.md and compare.svg there, with two services also their results [default: with two services
-    /// weir-results/compare-DATE-TIME, else nothing is written]
+    /// Write the report of the comparison there [default with two services: weir-results/compare-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the comparison as one JSON document

@@ -22,26 +22,25 @@ const PAIRS_LEAST: u32 = 3;
 /// Two services to be measured.
 #[derive(clap::Args)]
 pub(super) struct Pairs {
-    /// Command that starts a service on the port {port}; given twice, BASE first. Each trial gets a fresh process
+    /// Command that starts a service on the port {port}; give it twice, BASE first
     #[arg(long, value_name = "COMMAND", help_heading = "Measuring two services")]
     pub(super) command: Vec<String>,
-    /// Running service; given twice, BASE first. http://host:port/path is requested as it is. Without a path the services must have weir's API: the requests are
-    /// those of `weir load --workload get_popular`, which first writes keys; for others add `-- --workload put_all` at the end. Together with --command, --url is only the path to request
+    /// URL of a running service; give it twice, BASE first. With --command: path to request. Without a path, the services must have weir's API
     #[arg(long, value_name = "URL|PATH", help_heading = "Measuring two services")]
     pub(super) url: Vec<String>,
-    /// How long to measure at most
+    /// Maximum time to measure
     #[arg(long = "for", value_name = "TIME", default_value = "5m", help_heading = "Measuring two services")]
     time: Span,
-    /// Clients, each with a connection and one request in flight
+    /// Clients, each with one request in flight
     #[arg(long, value_name = "N", default_value_t = 16, help_heading = "Measuring two services")]
     clients: u32,
-    /// The unmeasured part of each trial
+    /// Time to run before each measured window
     #[arg(long, default_value = "500ms", help_heading = "Measuring two services")]
     warmup: Span,
-    /// The measured part of each trial
+    /// Length of each measured window
     #[arg(long, default_value = "2s", help_heading = "Measuring two services")]
     window: Span,
-    /// Further flags of `weir load`, as in -- --workload mixed
+    /// Flags for `weir load`, as in -- --workload mixed
     #[arg(last = true, value_name = "FLAGS", help_heading = "Measuring two services")]
     flags: Vec<String>,
 }

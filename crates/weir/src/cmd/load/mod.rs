@@ -41,22 +41,20 @@ pub(crate) struct Args {
     #[command(flatten)]
     plan: Option<Plan>,
 
-    /// Command of a process that sends a share of the load, as in 'ssh host weir load-worker'; repeatable
+    /// Command that starts a process for a share of the load, as in 'ssh host weir load-worker'. Repeatable
     #[arg(long = "worker", value_name = "COMMAND", help_heading = "Load")]
     workers: Vec<String>,
 
-    /// Exit with 3 if one of these holds, as in 'p99>20ms,errors>0.1%,rate<1000/s'; rate: successes per second. Without this flag, too,
-    /// the exit code is 3 if nothing succeeded or the server stopped answering
+    /// Exit with 3 if one of these holds, as in 'p99>20ms,errors>0.1%,rate<1000/s'; rate: successes per second
     #[arg(long, value_name = "CONDITIONS", help_heading = "Result")]
     fail_if: Option<Conditions>,
 
-    /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'. A first run without a fixed rate shows where to
-    /// search; only it has the --warmup. Each try at a rate warms up for 15 to 30 % of its window
+    /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_rate: Option<Conditions>,
 
-    /// Find the highest throughput, and the knee: the number of clients beyond which requests have to wait for each other
+    /// Find the highest throughput, and the number of clients beyond which latency grows (the knee)
     #[cfg(feature = "lab")]
     #[arg(long, conflicts_with_all = ["find_rate", "rate", "stages", "warmup", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_capacity: bool,
@@ -70,19 +68,19 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "events", help_heading = "Output")]
     json: bool,
 
-    /// Print events as JSON lines when they happen: preload, window start, each second, window end; the report is the last line
+    /// Print events as JSON lines while it runs; the last one is the report
     #[arg(long, help_heading = "Output")]
     events: bool,
 
-    /// Write percentile distributions for HdrHistogram's plotters: PREFIX.hgrm, PREFIX-get.hgrm and so on
+    /// Write latency percentiles for the plotter of HdrHistogram to PREFIX.hgrm and, by operation, PREFIX-get.hgrm …
     #[arg(long, value_name = "PREFIX", help_heading = "Output")]
     hdr: Option<String>,
 
-    /// Write the figures of each second of the window as a table
+    /// Write the figures of each second as CSV
     #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
     seconds: Option<String>,
 
-    /// Write the conditions of --fail-if, and what --check says, as tests in the format of JUnit
+    /// Write the outcome of --fail-if and --check as JUnit tests
     #[arg(long, value_name = "FILE.xml", help_heading = "Output")]
     junit: Option<String>,
 
@@ -98,11 +96,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Output")]
     prometheus_listen: Option<SocketAddr>,
 
-    /// Send the same metrics at the end, as JSON of OTLP, to a collector such as http://127.0.0.1:4318
+    /// Send the same metrics at the end to an OpenTelemetry collector, such as http://127.0.0.1:4318
     #[arg(long, value_name = "URL", help_heading = "Output")]
     otlp: Option<metrics::Collector>,
 
-    /// Time between two updates while it runs; 0s shows nothing [default: 1s on a terminal, else 10s]
+    /// Time between two updates on the terminal; 0s shows none [default: 1s, or 10s if the output is no terminal]
     #[arg(long, value_name = "TIME", value_parser = load::span, conflicts_with = "events", help_heading = "Output")]
     interval: Option<Duration>,
 
