@@ -563,9 +563,7 @@ fn an_open_loop_shows_what_was_offered_and_how_late_it_was_sent() {
     assert!(lines[5].contains("an open loop has none"), "{lines:?}");
     assert!(lines[6].contains("an open loop does not show it"), "{lines:?}");
     // Of a closed loop the same page says what it always said.
-    assert!(
-        page.split_once("\n## get").unwrap().1.split_once("\n## put").unwrap().0.contains("Knee: ")
-    );
+    assert!(page.split_once("\n## get").unwrap().1.split_once("\n## put").unwrap().0.contains("Knee: "));
     assert!(file(&results, "results.csv").lines().next().unwrap().contains("offered_rps"));
     // A little less than was offered is not over capacity, and not all.
     for (goodput, said) in [(240.0, "all of it completed"), (228.0, "at least 95.0 % of it completed")] {

@@ -204,8 +204,9 @@ async fn write<'s>(
     let keeps_events = shared.events.keeps_all();
     // With all that is in the batch: the block is what is told.
     let is_stored = keeps_events || groups.iter().any(batch::Group::is_idempotent);
-    let is_read =
-        |group: &&batch::Group| may_expire || group.is_conditional() || group.asks_if_present(is_stored);
+    let must_be_read = |group: &batch::Group| group.is_conditional() || group.asks_if_present(is_stored);
+    let is_read = |group: &&batch::Group| may_expire || must_be_read(group);
+    let is_alone = groups.len() == 1;
     let conditional: Vec<Key> = groups.iter().filter(is_read).map(|group| group.key().clone()).collect();
     // What was waited for may have been given up, and happen yet.
     shared.status.borrow().epoch()?;
@@ -215,20 +216,24 @@ async fn write<'s>(
         let (mut rows, mut unread) = (Vec::new().into_iter(), &conditional[..]);
         let (mut decided, mut again_bytes) = (0, 0);
         for group in &mut *groups {
-            let stored = if is_read(&&*group) {
-                if rows.len() == 0 {
-                    let read = session.read(unread).await.map_err(|error| match error.kind() {
-                        // Nothing was sent to be written.
-                        Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
-                        _ => error,
-                    })?;
-                    unread = &unread[read.len()..];
-                    rows = read.into_iter();
-                }
-                Some(rows.next().flatten())
-            } else {
-                None
-            };
+            if is_read(&&*group) && rows.len() == 0 {
+                rows = match session.read(unread).await {
+                    Ok(read) => {
+                        unread = &unread[read.len()..];
+                        Vec::from_iter(read.into_iter().map(Some)).into_iter()
+                    }
+                    // What is damaged can be replaced: whether it had expired matters to the answer alone.
+                    Err(error) if is_alone && !must_be_read(group) && error.kind() == Kind::Rejected => {
+                        vec![None].into_iter()
+                    }
+                    // Nothing was sent to be written.
+                    Err(error) if error.kind() == Kind::Unknown => {
+                        return Err(Error::new(Kind::Unavailable, error.to_string()));
+                    }
+                    Err(error) => return Err(error),
+                };
+            }
+            let stored = if is_read(&&*group) { rows.next().flatten() } else { None };
             let repeat = |idempotency: &Idempotency| shared.events.repeat(&idempotency.id);
             group.decide(stored, &shared.clock, repeat, || shared.next_version());
             decided += 1;

@@ -122,6 +122,26 @@ fn a_read_that_the_store_refuses_fails_alone() {
     assert_eq!(answers, expected.map(|(name, error)| (name.to_owned(), error)));
 }
 
+/// Its key could not be written any more once there were rows that expire.
+#[test]
+fn a_row_that_cannot_be_read_can_be_replaced_and_deleted() {
+    let (batcher, stage) = start();
+    batcher.shared.may_expire.store(true, Relaxed);
+    for (text, existed) in [("a=1", false), ("a-", true)] {
+        let answer = write(&batcher, text);
+        let look = stage.next();
+        assert_eq!(look.reads(), ["a"]);
+        look.act(Act::Fail(Kind::Rejected));
+        let commit = stage.next();
+        assert_eq!(commit.writes().len(), 1);
+        commit.act(Act::Answer);
+        assert_eq!(applied(&answer), (text.into(), existed, false));
+    }
+    let condition = write(&batcher, "a+1");
+    stage.next().act(Act::Fail(Kind::Rejected));
+    assert!(condition.recv().unwrap().1.is_err_and(|error| error.kind() == Kind::Rejected));
+}
+
 /// A thousand touches of large rows were one batch: as much memory, and of more than 4 GiB a record that nobody could read again.
 #[test]
 fn rows_that_get_another_end_are_no_more_than_a_batch() {
