@@ -30,8 +30,6 @@ pub(super) enum Meaning {
     ReadOnly,
     /// The server rolled the transaction back, because of another one.
     RolledBack,
-    /// A lock was not to be had, or a statement was cut short.
-    Again,
     /// A timeout of the database cut the statement short, as where another program has locked a row: one may be at fault for all.
     TimedOut,
     /// Something in the statement: one row may be at fault for all.
@@ -107,7 +105,7 @@ impl Failure {
             (Step::Write, Meaning::Ended) => (Kind::Unavailable, "was lost before a commit"),
             (Step::Commit, Meaning::Ended) => (Kind::Unknown, "was lost during a commit"),
             (_, Meaning::ReadOnly) => (Kind::Unavailable, "takes no writes now"),
-            (_, Meaning::RolledBack | Meaning::Again) => (Kind::Retry, "rolled a write back"),
+            (_, Meaning::RolledBack) => (Kind::Retry, "rolled a write back"),
             (_, Meaning::TimedOut) => (Kind::Rejected, "gave a write up"),
             (_, Meaning::Unfit) => (Kind::Rejected, "refused a write"),
             (_, Meaning::Login | Meaning::Refused) => (Kind::Refused, "refuses to write"),

@@ -33,7 +33,7 @@ use kv::{Key, Timestamp, Version, one_line};
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, FromRowError, Opts, OptsBuilder, Row, from_row_opt};
 use parking_lot::Mutex;
-use session::{MysqlSession, PREPARED_MAX};
+use session::{LOCK_WAIT, MysqlSession, PREPARED_MAX};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -55,10 +55,10 @@ const SETTINGS: &str = "SET SESSION autocommit = 1, completion_type = 0,
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 /// A lease looks for lingering sessions after a lock wait of one second, the shortest possible.
 const OWNER_SETTINGS: &str = "SET SESSION innodb_lock_wait_timeout = 1";
-/// Sessions may idle for a year, the most there is. Workers never wait for each other, so rows that stay locked are
-/// another client's. `binary`: parameters and literals are bytes and are not converted.
+/// Sessions may idle for a year, the most there is; they wait for locks as writes do. `binary`: parameters and literals are bytes and
+/// are not converted.
 const SESSION_SETTINGS: &str =
-    "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 5; SET NAMES binary";
+    "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 2; SET NAMES binary";
 
 const TABLES: [&str; 5] = [
     "CREATE TABLE IF NOT EXISTS weir_kv (
@@ -259,7 +259,7 @@ impl Mysql {
                     owner.exec_drop(first, (Version::COUNTER_BITS,)).await?;
                     return Ok(true);
                 }
-                Err(error) if matches!(meaning(&error), Meaning::Again | Meaning::RolledBack) => {}
+                Err(error) if matches!(meaning(&error), Meaning::TimedOut | Meaning::RolledBack) => {}
                 Err(error) => return Err(error.into()),
             }
             // A write waits for rows that somebody else locks, or its server stopped in the middle.
@@ -337,6 +337,8 @@ impl Mysql {
             asked,
             commits: Arc::clone(&self.commits.lock()),
             packet_bytes_max: tagged.map_or(0, |(_, bytes)| bytes) as usize,
+            timed_out: false,
+            lock_wait: LOCK_WAIT,
         };
         match self.rows.known() {
             None => Ok(Box::new(base)),
@@ -437,10 +439,10 @@ fn meaning(error: &mysql_async::Error) -> Meaning {
             Meaning::Ended
         }
         (1290 | 1792 | 1836, _) => Meaning::ReadOnly,
-        // A deadlock; the nodes of a cluster that disagree when one commits.
-        (1213 | 3101, _) => Meaning::RolledBack,
         // Lock wait, interrupted, out of time.
-        (1205 | 1317 | 1969 | 3024 | 3572, _) | (_, Some("40")) => Meaning::Again,
+        (1205 | 1317 | 1969 | 3024 | 3572, _) => Meaning::TimedOut,
+        // A deadlock; the nodes of a cluster that disagree when one commits.
+        (1213 | 3101, _) | (_, Some("40")) => Meaning::RolledBack,
         // A packet, a row or a blob too large for a setting; a check; a trigger.
         (1048 | 1118 | 1153 | 1301 | 1364 | 1366 | 1644 | 3819 | 4025, _)
         | (_, Some("22" | "23" | "44" | "45")) => Meaning::Unfit,
@@ -491,7 +493,7 @@ mod tests {
         };
         assert!(matches!(kind(1213, "40001"), Meaning::RolledBack), "deadlock");
         assert!(matches!(kind(1045, "28000"), Meaning::Login), "wrong password");
-        assert!(matches!(kind(1205, "HY000"), Meaning::Again), "lock wait");
+        assert!(matches!(kind(1205, "HY000"), Meaning::TimedOut), "lock wait");
         assert!(matches!(kind(1406, "22001"), Meaning::Unfit), "too long");
         assert!(matches!(kind(1644, "45000"), Meaning::Unfit), "a trigger");
         assert!(matches!(kind(30001, "45000"), Meaning::Unfit), "a trigger with a number of its own");

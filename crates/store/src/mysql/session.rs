@@ -30,6 +30,12 @@ const LIST_LIMITS: [&str; 2] =
 /// it serves, unless this one has ended.
 const EPOCH_LASTS: Duration = Duration::from_secs(1);
 
+/// How long writes wait for locks, in seconds. Workers never wait for each other, so rows that stay locked are another client's, and
+/// must not hold up the writes of all other keys.
+pub(super) const LOCK_WAIT: &str = "2";
+/// The same of a part of a write that timed out: not at all in MariaDB, as short as it can be in MySQL.
+const LOCK_WAIT_AGAIN: &str = "1 /*M! - 1 */";
+
 // With a long list the optimizer may think that reading the whole table is cheaper. It never is.
 const READ: &str = "SELECT `key`, value, content_type, version, content_encoding, expires
     FROM weir_kv FORCE INDEX (PRIMARY) WHERE `key`";
@@ -62,6 +68,10 @@ pub(super) struct MysqlSession {
     pub(super) commits: Arc<Commits>,
     /// The server's `max_allowed_packet`.
     pub(super) packet_bytes_max: usize,
+    /// Whether a timeout of the database has cut this write short, or the one that it is a part of.
+    pub(super) timed_out: bool,
+    /// What was set last of [`LOCK_WAIT`] and [`LOCK_WAIT_AGAIN`].
+    pub(super) lock_wait: &'static str,
 }
 
 /// A row as it is read: key, value or its length, content type, version, content coding, end.
@@ -145,6 +155,24 @@ impl MysqlSession {
         if epoch == [self.epoch as i64] { Ok(()) } else { Err(overtaken(&self.shown).into()) }
     }
 
+    /// Sets how long a write waits for locks.
+    pub(super) async fn limit_lock_wait(&mut self) {
+        let wanted = if self.timed_out { LOCK_WAIT_AGAIN } else { LOCK_WAIT };
+        if self.lock_wait != wanted {
+            let set = format!("SET SESSION innodb_lock_wait_timeout = {wanted}");
+            // Should that fail, it waits as long as before; or the connection is gone, which is noticed next.
+            if in_time(self.connection.query_drop(set)).await.is_ok() {
+                self.lock_wait = wanted;
+            }
+        }
+    }
+
+    /// What it means that a write failed before its commit.
+    pub(super) fn write_failed(&mut self, failure: Failure) -> Error {
+        self.timed_out |= matches!(failure, Failure::Database(Meaning::TimedOut, _));
+        failure.of(&self.shown, Step::Write)
+    }
+
     /// Ends the transaction of writes that failed, if the connection goes on.
     pub(super) async fn end_failed<T>(&mut self, done: Result<T, Error>) -> Result<T, Error> {
         match done {
@@ -208,7 +236,7 @@ impl MysqlSession {
             } else if packet.begins_after(answered) {
                 self.overtaken_or(failure).of(&self.shown, Step::Write)
             } else {
-                failure.of(&self.shown, Step::Write)
+                self.write_failed(failure)
             };
             if error.kind() != Kind::Unknown {
                 commit.end();
@@ -324,10 +352,15 @@ impl Session for MysqlSession {
         rows.map_err(|failure| failure.of(&self.shown, Step::Read))
     }
 
+    fn begin_decision(&mut self, is_part: bool) {
+        self.timed_out &= is_part;
+    }
+
     async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
         if writes.is_empty() && events.is_none() {
             return Ok(Vec::new());
         }
+        self.limit_lock_wait().await;
         let script = Script::new(self.epoch, writes, events, self.packet_bytes_max);
         self.check_fit(script.row_bytes())?;
         let done = self.transact(script, writes).await;

@@ -75,13 +75,14 @@ impl UserTableSession {
         }
         let of_events = events.map(|block| block.body.len());
         self.base.check_fit(writes.iter().map(Write::bytes).chain(of_events).max().unwrap_or_default())?;
+        self.base.limit_lock_wait().await;
         let changes = writes.iter().map(Traced::by_any_version).collect();
         let done = match self.transact(writes, events).await {
             Ok(found) => self.base.commit(Some(changes)).await.map(|()| found),
             Err(Failure::Database(Meaning::Unfit, why)) => {
                 Err(refused_by(&self.table.shown, &why).of(&self.base.shown, Step::Write))
             }
-            Err(failure) => Err(failure.of(&self.base.shown, Step::Write)),
+            Err(failure) => Err(self.base.write_failed(failure)),
         };
         self.base.end_failed(done).await
     }
@@ -201,7 +202,8 @@ impl Session for UserTableSession {
         Ok(rows)
     }
 
-    fn begin_decision(&mut self, _is_part: bool) {
+    fn begin_decision(&mut self, is_part: bool) {
+        self.base.begin_decision(is_part);
         self.seen.begin();
     }
 

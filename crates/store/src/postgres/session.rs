@@ -45,10 +45,13 @@ const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > $1 ORDER B
 const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= $1";
 const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
 
+/// How long writes wait for locks, unless the database or the URL says it: a row that another program keeps locked must not hold
+/// up the writes of all other keys.
+const LOCK_WAIT: &str = "RESET lock_timeout;
+    SELECT set_config('lock_timeout', '2s', false) WHERE current_setting('lock_timeout') = '0'";
 /// A write that timed out is sent again key by key. What it was of has waited for locks once, and hardly waits again: else a batch
 /// would take as many timeouts as it has locked rows.
-pub(super) const LOCK_WAIT_AGAIN: &str = "SET lock_timeout = 10";
-pub(super) const LOCK_WAIT: &str = "RESET lock_timeout";
+const LOCK_WAIT_AGAIN: &str = "SET lock_timeout = 10";
 
 /// What a session over any table has: its connection.
 pub(super) struct Base {
@@ -59,11 +62,13 @@ pub(super) struct Base {
     events: Option<Statement>,
     /// Whether a timeout of the database has cut this write short, or the one that it is a part of.
     timed_out: AtomicBool,
+    /// What was set last of [`LOCK_WAIT`] and [`LOCK_WAIT_AGAIN`]. Until the first write neither: reads wait for no row.
+    lock_wait: &'static str,
 }
 
 impl Base {
     pub(super) fn new(shown: Arc<str>, client: Client, ended: JoinHandle<String>) -> Base {
-        Base { shown, client, ended, events: None, timed_out: AtomicBool::new(false) }
+        Base { shown, client, ended, events: None, timed_out: AtomicBool::new(false), lock_wait: "" }
     }
 
     /// Begins a write. `is_part`: of the one before.
@@ -71,11 +76,12 @@ impl Base {
         *self.timed_out.get_mut() &= is_part;
     }
 
-    /// Says how long a part of a write that timed out waits for locks; others wait as long as the database says.
-    pub(super) async fn limit_lock_wait(&self, setting: &str) {
-        if self.timed_out.load(Relaxed) {
-            // Should that fail, it waits as long as before; or the connection is gone, which is noticed next.
-            let _ = self.client.batch_execute(setting).await;
+    /// Sets how long a write waits for locks.
+    pub(super) async fn limit_lock_wait(&mut self) {
+        let wanted = if *self.timed_out.get_mut() { LOCK_WAIT_AGAIN } else { LOCK_WAIT };
+        // Should that fail, it waits as long as before; or the connection is gone, which is noticed next.
+        if self.lock_wait != wanted && self.client.batch_execute(wanted).await.is_ok() {
+            self.lock_wait = wanted;
         }
     }
 
@@ -311,10 +317,8 @@ impl Session for PostgresSession {
     }
 
     async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
-        self.base.limit_lock_wait(LOCK_WAIT_AGAIN).await;
-        let written = self.write_now(writes, events).await;
-        self.base.limit_lock_wait(LOCK_WAIT).await;
-        written
+        self.base.limit_lock_wait().await;
+        self.write_now(writes, events).await
     }
 
     async fn events(&mut self, behind: u64) -> Answer<Vec<EventBlock>> {

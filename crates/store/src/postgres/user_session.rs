@@ -1,6 +1,6 @@
 //! A session with PostgreSQL over a table that others made.
 
-use super::session::{ADD_EVENTS, Base, Columns, LOCK_WAIT, LOCK_WAIT_AGAIN, by_key, clear_of, rows_of};
+use super::session::{ADD_EVENTS, Base, Columns, by_key, clear_of, rows_of};
 use super::user_table::{LEFT_OUT, Statements};
 use crate::sql::{Failure, Meaning, Setup, Step};
 use crate::user_table::{self, FORGOTTEN_AT_ONCE, Seen, UserTable, VERSIONS, no_order, refused_by};
@@ -200,10 +200,9 @@ impl Session for UserTableSession {
 
     async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {
         self.table.check(writes.iter().map(|write| (&write.key, write.row())))?;
-        self.base.limit_lock_wait(LOCK_WAIT_AGAIN).await;
+        self.base.limit_lock_wait().await;
         let found = self.write_now(writes, events).await;
         self.seen.end();
-        self.base.limit_lock_wait(LOCK_WAIT).await;
         found
     }
 

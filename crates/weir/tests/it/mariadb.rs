@@ -1,7 +1,8 @@
 //! Batches of writes over MariaDB: one packet with its commit, and what reads see of them meanwhile.
 
+use crate::postgres::{begin_put, is_given_up};
 use crate::stores::{ask, block_on, put, value_of, waiting_in_mariadb};
-use crate::support::{Server, mariadb, mariadb_with};
+use crate::support::{Client, Server, mariadb, mariadb_with};
 use kv::{Timestamp, Version};
 use mysql_async::prelude::Queryable;
 use store::{self, Found, Kind, Listing, Part};
@@ -54,19 +55,55 @@ fn what_mariadb_refuses_of_a_batch_is_known_not_to_have_happened() {
 
         let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
         somebody.query_drop("START TRANSACTION; SELECT * FROM weir_kv FOR UPDATE").await.unwrap();
-        // In vain, for the five seconds that a statement waits for a lock.
+        // In vain, for the two seconds that a statement waits for a lock.
         for writes in [
             vec![put("a", b"3", version + 3)],
             vec![put("a", b"3", version + 3), put("c", b"3", version + 4)],
         ] {
             let late = session.write(&writes).await.unwrap_err();
-            assert_eq!(late.kind(), Kind::Retry, "{late}");
+            assert_eq!(late.kind(), Kind::Rejected, "{late}");
         }
         somebody.query_drop("COMMIT").await.unwrap();
         assert_eq!(value_of(session.as_mut(), "a").await, Some(b"2".to_vec()));
         session.write(&[put("a", b"4", version + 5)]).await.unwrap();
         assert_eq!(value_of(session.as_mut(), "a").await, Some(b"4".to_vec()));
     });
+}
+
+/// All writes failed with it, after it had been tried four times for five seconds each.
+#[test]
+fn a_write_of_mariadb_that_waits_for_a_locked_row_fails_alone() {
+    let mariadb = mariadb();
+    mariadb.ask("CREATE TABLE things (name VARBINARY(255) PRIMARY KEY, body LONGBLOB NOT NULL)").unwrap();
+    let table = format!("{}?table=things&key=name&value=body", mariadb.url());
+    for (url, row) in [(mariadb.url(), "weir_kv WHERE `key` ="), (table, "things WHERE name =")] {
+        let server = Server::start(&url, &["--store-write-workers", "1"]);
+        let mut client = server.client();
+        assert_eq!(client.put("/kv/locked", b"old").status, 201);
+        block_on(async {
+            let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
+            let lock = format!("START TRANSACTION; SELECT * FROM {row} 'locked' FOR UPDATE");
+            somebody.query_drop(lock).await.unwrap();
+            // The second of them shares its batch with the others.
+            let first = begin_put(&server, "/kv/locked");
+            while waiting_in_mariadb(&mut somebody).await == 0 {}
+            let second = begin_put(&server, "/kv/locked");
+            let others: Vec<Client> = (0..20).map(|n| begin_put(&server, &format!("/kv/new{n}"))).collect();
+            for mut client in [first, second] {
+                let answer = client.answer(false).unwrap();
+                assert!(is_given_up(&answer), "{answer:?}");
+            }
+            for mut client in others {
+                let answer = client.answer(false).unwrap();
+                assert_eq!(answer.status, 201, "{answer:?}");
+            }
+            assert_eq!(server.client().get("/readyz").status, 200);
+            somebody.query_drop("COMMIT").await.unwrap();
+        });
+        // Waits as long as it may again.
+        assert_eq!(client.put("/kv/locked", b"new").status, 204);
+        server.kill();
+    }
 }
 
 /// The driver took no larger packet than the server does. So reading the row cost the lease, again and again.

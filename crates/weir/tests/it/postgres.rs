@@ -28,19 +28,20 @@ impl OtherProgram {
 }
 
 /// Sends a write without waiting for its answer.
-fn begin_put(server: &Server, path: &str) -> Client {
+pub(crate) fn begin_put(server: &Server, path: &str) -> Client {
     let mut client = server.client();
     let request = format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nv");
     client.send(request.as_bytes()).unwrap();
     client
 }
 
-fn is_given_up(answer: &Answer) -> bool {
+pub(crate) fn is_given_up(answer: &Answer) -> bool {
     let outcome = answer.header("weir-outcome");
     answer.status == 503 && outcome == Some("not-applied") && answer.problem()["code"] == "store_refused"
 }
 
-const LIMITS: [&str; 2] = ["lock_timeout%3D500ms", "statement_timeout%3D500ms"];
+/// In the URL; with 0, how long a write waits is for weir to say.
+const LIMITS: [&str; 3] = ["lock_timeout%3D500ms", "statement_timeout%3D500ms", "lock_timeout%3D0"];
 const TABLE: &str = "CREATE TABLE things (name bytea PRIMARY KEY, body bytea NOT NULL)";
 
 /// All writes failed with it, and the server was not ready, as if PostgreSQL took no writes at all.
@@ -78,7 +79,7 @@ fn a_write_that_timed_out_at_a_locked_row_failed_those_beside_it() {
     }
 }
 
-const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+pub(crate) const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
 
 /// A write that is sent again alone waits for its lock once more: as many timeouts as there are locked rows, and an unknown outcome.
 #[test]

@@ -92,6 +92,8 @@ impl PostgresBlocker {
 
 impl Blocker for PostgresBlocker {
     fn waiting(&mut self) -> i64 {
+        // In a transaction it is the same all the time.
+        self.0.block_on(self.1.batch_execute("SELECT pg_stat_clear_snapshot()")).unwrap();
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         self.0.block_on(self.1.query_one(waiting, &[])).unwrap().get(0)
     }
