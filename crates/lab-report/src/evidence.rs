@@ -26,9 +26,10 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
             "The limit is determined at the levels with about the highest goodput, here {}. Demand: busy time per request, ± its standard deviation over these levels. \
-             100 % busy at: the goodput at which the resource would be fully used; ≥: or more, because batches grow with the load. Queue growth: by how many \
-             requests the queue there grows with each added client. Pressure: share of the time in which some thread waited for a CPU or for I/O (Linux PSI), or \
-             a quota stopped it. Commit path: what a write waits for until it is durable.",
+             100 % busy at: the goodput at which the resource would be fully used, from its utilization at the best level; ≥: or more, because batches grow with the \
+             load. The next limit has the lowest of these above the measured goodput; the generator and what waits for the named limit do not count, nor do those with \
+             ≥ beside others. Queue growth: by how many requests the queue there grows with each added client. Pressure: share of the time in which some thread \
+             of the machine waited for a CPU or for I/O (Linux PSI), or a quota stopped it. Commit path: what a write waits for until it is durable.",
             format::levels(&bottleneck.levels)
         )]));
     }

@@ -252,11 +252,11 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { of: Evidence { resource, .. }, is_named: true } => {
             format!(
-                "Goodput changed as predicted when {resource} was slowed, or its quota raised (see “Goodput lost when one resource is changed”). This is the only evidence for it, so it is supported, not confirmed."
+                "Goodput changed as predicted when {resource} was changed (see “Goodput lost when one resource is changed”). This is the only evidence for it, so it is supported, not confirmed."
             )
         }
         Reason::Followed { of: Evidence { resource, utilization, .. }, is_named: false } => format!(
-            "Goodput changed as predicted when {resource} was slowed, or its quota raised, but its utilization is only {}. If no queue or wait points \
+            "Goodput changed as predicted when {resource} was changed, but its utilization is only {}. If no queue or wait points \
              to a resource, it is named only from 85 % on.",
             percent(*utilization, 0)
         ),
@@ -270,7 +270,11 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
                 format::levels(levels)
             )
         }
-        Reason::NotBusy(of) => busy(of, "below the 95 % from which a queue for it is evidence"),
+        Reason::NotBusy(of) => format!(
+            "Clients also wait for {}, but its utilization is only {}, so it is not the limit.",
+            of.resource,
+            percent(of.utilization, 0)
+        ),
         Reason::DemandVaries(of) => {
             let one = "but the limit is determined at one level, so whether the demand per request varies is not known".to_owned();
             let several = |by| {
@@ -473,11 +477,11 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         (|of| of.rows.iter().any(|row| row.runs == 0), "No point: all trials failed."),
         (
             |of| of.bottleneck.grade == Grade::Supported,
-            "“Supported”: what was measured points to this limit: it is at least 95 % busy, or requests wait for it, or slowing it a little reduced goodput.",
+            "Busy: at the levels with about the highest goodput. “Supported”: the limit is at least 95 % busy; or requests wait for it; or it is at least 85 % busy, and slowing it a little reduced goodput as predicted.",
         ),
         (
             |of| of.bottleneck.grade == Grade::Confirmed,
-            "“Confirmed”: what was measured points to this limit, and goodput fell as predicted when only this resource was slowed.",
+            "“Confirmed”: requests wait for the limit, and goodput fell as predicted when it was slowed, but not when requests were only delayed.",
         ),
         (|of| of.bottleneck.grade == Grade::Suspected, "“Suspected”: the evidence for this limit is weak."),
         (

@@ -21,7 +21,7 @@ const DISTANCE_MAX: f64 = 0.02;
 const COUNT_OFF_MAX: f64 = 0.01;
 /// What a percentile of the report may be off by, as a share of the stall.
 const PERCENTILE_OFF_MAX: f64 = 0.02;
-const BOUND: &str = "distribution off by 0.02, number delayed by 1 %, p99 and above by 2 % of the stall";
+const BOUND: &str = "at most 0.02, 1 % and 2 % off";
 /// A responder that is busier than this is too slow for the rate: its own record would decide the check.
 const UTILIZATION_MAX: f64 = 0.2;
 /// The percentiles from here up are those of the stall.
@@ -106,7 +106,7 @@ fn compare(
     let agreement =
         if agrees { "" } else { "; the percentiles disagree with the histogram, which fails the check" };
     Ok(format!(
-        "{clients} client{}{}: distribution off by {distance:.4} (Kolmogorov–Smirnov), number delayed by {:+.2} %, p99 and above by {:.2} % of the stall{agreement}",
+        "{clients} client{}{}: latencies {distance:.4} off the calculated distribution (Kolmogorov–Smirnov), number of delayed requests {:+.2} % off, p99 and above off by {:.2} % of the stall{agreement}",
         if clients == 1 { "" } else { "s" },
         if is_at_end { ", stall to the end of the window" } else { "" },
         count_off * 100.0,

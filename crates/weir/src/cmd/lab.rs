@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Instead of a file: command that starts a service on the port {port}
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
-    /// Instead of a file: URL of a running service. With --command: path to request. Without a path, the service must have weir's API
+    /// Instead of a file: URL of a running service; with --command: path to request, as in /orders. Where no path is given, the service must have weir's API
     #[arg(long, value_name = "URL|PATH")]
     url: Option<String>,
     /// With --command: CPU limit of the service in cores, as in 0.5

@@ -25,7 +25,8 @@ pub(super) struct Pairs {
     /// Command that starts a service on the port {port}; give it twice, BASE first
     #[arg(long, value_name = "COMMAND", help_heading = "Measuring two services")]
     pub(super) command: Vec<String>,
-    /// URL of a running service; give it twice, BASE first. With --command: path to request. Without a path, the services must have weir's API
+    /// URL of a running service; give it twice, BASE first. With --command: path to request, as in /orders. Where no path is given, the services must have
+    /// weir's API
     #[arg(long, value_name = "URL|PATH", help_heading = "Measuring two services")]
     pub(super) url: Vec<String>,
     /// Maximum time to measure

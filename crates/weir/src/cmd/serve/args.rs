@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
-    /// Also serve the HTTP API of another system: s3, or put-kv, crud, root or rpc (those of student reports, without TLS and tokens). Repeatable
+    /// Also serve the HTTP API of another system: s3, or of a student report (put-kv, crud, root, rpc), which has neither TLS nor tokens. Repeatable
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
 
@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_S3_CREDENTIALS")]
     pub(super) s3_credentials: Option<PathBuf>,
 
-    /// Allow addresses that other machines can reach without TLS or without tokens
+    /// Listen at addresses that other machines can reach even without TLS or without tokens, which is refused otherwise
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
@@ -111,7 +111,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", env = "WEIR_STORE_TIMEOUT", default_value = "10s", value_parser = positive)]
     pub(super) store_timeout: Duration,
 
-    /// Maximum number of requests that wait for one store worker; more are answered 503
+    /// Maximum number of requests in the queue of each store worker; more are answered 503
     #[arg(long, value_name = "N", env = "WEIR_STORE_QUEUE", default_value = "10000", value_parser = at_least_one())]
     pub(super) store_queue: usize,
 
@@ -164,8 +164,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES", default_value = "8MiB", value_parser = value_bytes)]
     pub(super) value_bytes: usize,
 
-    /// Maximum memory for the bodies and values of requests in progress; more are answered 503 [default: a quarter of the memory beside the cache, at
-    /// least 64MiB]
+    /// Maximum memory for the bodies and values of requests in progress; more are answered 503 [default: a quarter of the memory of the machine after
+    /// --cache-bytes, at least 64MiB]
     #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
     pub(super) memory_budget: Option<Size>,
 
