@@ -271,7 +271,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(of) => format!(
-            "Clients also wait for {}, but its utilization is only {}, so it is not the limit.",
+            "Clients also wait for {}, but its utilization of {} is too low to name it as the limit.",
             of.resource,
             percent(of.utilization, 0)
         ),
@@ -540,8 +540,8 @@ mod tests {
             ),
             (
                 Reason::Followed { of: of("server CPU", 0.6), is_named: false },
-                "Goodput changed as predicted when server CPU was slowed, or its quota raised, but its utilization is \
-                 only 60 %. If no queue or wait points to a resource, it is named only from 85 % on.",
+                "Goodput changed as predicted when server CPU was changed, but its utilization is only 60 %. If no queue or \
+                 wait points to a resource, it is named only from 85 % on.",
             ),
             (
                 Reason::DemandVaries(of("store write workers", 0.97)),
