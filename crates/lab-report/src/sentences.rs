@@ -252,11 +252,11 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { of: Evidence { resource, .. }, is_named: true } => {
             format!(
-                "Goodput changed as predicted when {resource} was changed (see “Goodput lost when one resource is changed”). This is the only evidence for it, so it is supported, not confirmed."
+                "When {resource} was changed, goodput changed in agreement with the prediction (see “Goodput lost when one resource is changed”). This is the only evidence for it, so it is supported, not confirmed."
             )
         }
         Reason::Followed { of: Evidence { resource, utilization, .. }, is_named: false } => format!(
-            "Goodput changed as predicted when {resource} was changed, but its utilization is only {}. If no queue or wait points \
+            "When {resource} was changed, goodput changed in agreement with the prediction, but its utilization is only {}. If no queue or wait points \
              to a resource, it is named only from 85 % on.",
             percent(*utilization, 0)
         ),
@@ -271,7 +271,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(of) => format!(
-            "Clients also wait for {}, but its utilization of {} is too low to name it as the limit.",
+            "Clients also wait for {}, but a queue names a resource only if that is at least 95 % busy, and this one is {} busy.",
             of.resource,
             percent(of.utilization, 0)
         ),
@@ -325,7 +325,7 @@ fn knee_brackets(of: &Knee, found: &WorkloadFindings) -> &'static str {
 fn knee(of: &Knee, found: &WorkloadFindings) -> String {
     let said = |value: Option<f64>| known(value, format::clients);
     format!(
-        "Knee: {}{} clients, calculated as throughput × (latency at the lowest level + think time). Other methods, over levels {}–{}, give {} (broken stick), {} (Kleinrock’s power) and {} (Kneedle).{}{}",
+        "Knee: {}{} clients, calculated as throughput × (latency at the lowest level + think time). Other methods, over levels {}–{}, give {} (broken stick), {} (Kleinrock’s power) and {} (Kneedle; docs/method.md).{}{}",
         format::clients(of.clients),
         between_clients(of.ends),
         of.swept.0,
@@ -477,11 +477,11 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         (|of| of.rows.iter().any(|row| row.runs == 0), "No point: all trials failed."),
         (
             |of| of.bottleneck.grade == Grade::Supported,
-            "Busy: at the levels with about the highest goodput. “Supported”: the limit is at least 95 % busy; or requests wait for it; or it is at least 85 % busy, and slowing it a little reduced goodput as predicted.",
+            "Busy: at the levels with about the highest goodput. “Supported”: the limit is at least 95 % busy; or threads wait for it (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as predicted.",
         ),
         (
             |of| of.bottleneck.grade == Grade::Confirmed,
-            "“Confirmed”: requests wait for the limit, and goodput fell as predicted when it was slowed, but not when requests were only delayed.",
+            "“Confirmed”: requests queue or threads wait for the limit; goodput fell as predicted when it was slowed, and hardly when requests were only delayed.",
         ),
         (|of| of.bottleneck.grade == Grade::Suspected, "“Suspected”: the evidence for this limit is weak."),
         (
@@ -540,8 +540,8 @@ mod tests {
             ),
             (
                 Reason::Followed { of: of("server CPU", 0.6), is_named: false },
-                "Goodput changed as predicted when server CPU was changed, but its utilization is only 60 %. If no queue or \
-                 wait points to a resource, it is named only from 85 % on.",
+                "When server CPU was changed, goodput changed in agreement with the prediction, but its utilization is only 60 %. \
+                 If no queue or wait points to a resource, it is named only from 85 % on.",
             ),
             (
                 Reason::DemandVaries(of("store write workers", 0.97)),

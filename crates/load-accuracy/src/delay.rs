@@ -29,7 +29,8 @@ const BOUND_SHARE: f64 = 0.005;
 /// within limits.
 const MEAN_BOUND_US: f64 = 50.0;
 const MEAN_BOUND_SHARE: f64 = 0.2;
-const BOUND: &str = "median at most 5 µs off, mean at most 5 µs too low and 50 µs too high; of a long delay 0.5 %, 0.5 % and 20 %";
+const BOUND: &str =
+    "median: ±5 µs or ±0.5 %; mean: from −5 µs or −0.5 % to +50 µs or +20 %; of µs and % the larger";
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     beside(setup.options.cores, keep_awake, || checked(setup)).0

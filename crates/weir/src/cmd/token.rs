@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
 
-    /// Requests that may come at once [default: those of a second]
+    /// Requests that may come at once [default: what --rate allows in a second]
     #[arg(long, value_name = "N", requires = "rate")]
     burst: Option<u32>,
 

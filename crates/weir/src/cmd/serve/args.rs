@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
-    /// Also serve the HTTP API of another system: s3, or of a student report (put-kv, crud, root, rpc), which has neither TLS nor tokens. Repeatable
+    /// Also serve the HTTP API of another system: s3, or put-kv, crud, root or rpc of student reports (these four without TLS and tokens). Repeatable
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
 
@@ -164,8 +164,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES", default_value = "8MiB", value_parser = value_bytes)]
     pub(super) value_bytes: usize,
 
-    /// Maximum memory for the bodies and values of requests in progress; more are answered 503 [default: a quarter of the memory of the machine after
-    /// --cache-bytes, at least 64MiB]
+    /// Maximum memory for the bodies and values of requests in progress; more are answered 503 [default: a quarter of the memory that --cache-bytes
+    /// leaves, at least 64MiB]
     #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
     pub(super) memory_budget: Option<Size>,
 
