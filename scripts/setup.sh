@@ -143,6 +143,26 @@ for need in "$@"; do
                     echo "$wanted" >"$python/weir-packages"
             } || fail "python3 cannot install $wanted: apt-get install python3-venv"
             ;;
+        mysql) # Debian has it in unstable only: in a directory of its own that the user of databases can read
+            place=/var/cache/weir/mysql
+            [ -e "$place/complete" ] || {
+                [ "$(id -u)" -eq 0 ] || fail "only root can make a tree of Debian with MySQL in $place"
+                "${BASH_SOURCE[0]}" debootstrap
+                echo "setup: getting MySQL into $place, which takes two minutes" >&2
+                rm -rf "$place"
+                mkdir -p "$place/bin"
+                log=$(mktemp)
+                debootstrap --variant=minbase --include=mysql-server-core sid "$place/tree" >"$log" 2>&1 || {
+                    tail -n 5 "$log" >&2
+                    fail "debootstrap cannot get MySQL from Debian unstable"
+                }
+                rm "$log"
+                for name in mariadbd mariadb-install-db; do
+                    install -m 0755 "$(dirname "${BASH_SOURCE[0]}")/mysql.sh" "$place/bin/$name"
+                done
+                touch "$place/complete"
+            }
+            ;;
         cassandra) # Debian has no package of it: its jars from Maven, each as it was when its checksum was taken
             here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/cassandra
             jars="${XDG_CACHE_HOME:-$HOME/.cache}/weir/cassandra"

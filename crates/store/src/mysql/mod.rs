@@ -188,7 +188,8 @@ impl Mysql {
     async fn dial(&self, settings: &str) -> Setup<(Conn, String)> {
         let mut connection = self.connect().await?;
         // User locks belong to the whole server. Their names have at most 64 characters, and so do those of databases.
-        let hash: Option<String> = connection.query_first("SELECT LEFT(SHA1(LOWER(DATABASE())), 32)").await?;
+        let hash: Option<String> =
+            connection.query_first("SELECT LEFT(SHA2(LOWER(DATABASE()), 256), 32)").await?;
         connection.query_drop(SETTINGS).await?;
         connection.query_drop(settings).await?;
         Ok((connection, format!("weir.{}.", hash.unwrap_or_default())))

@@ -1,13 +1,13 @@
 //! The command line: one file per sub-command, and how their failures are reported.
 //!
-//! The only floor that prints to the terminal. A sub-command reads its flags, assembles the parts and reports;
-//! what the parts do is decided below.
+//! Only this crate prints to the terminal. A sub-command reads its flags, assembles the parts and reports; what the parts do is
+//! decided in their crates.
 
 #[cfg(feature = "lab")]
 mod audit;
+mod client;
 #[cfg(feature = "lab")]
 mod compare;
-mod client;
 mod completions;
 mod export;
 #[cfg(feature = "lab")]
@@ -81,24 +81,24 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => match cli.command {
             Command::Serve(args) => args.with_file(&words).and_then(serve::run),
             Command::Load(args) => load::run(*args),
-            Command::LoadWorker(args) => load_worker::run(args),
             #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(args),
-            Command::Replica(args) => replica::run(args),
-            Command::Store(args) => store::run(args),
-            Command::Completions(args) => completions::run(&args),
-            Command::Man(args) => man::run(&args),
-            Command::Token(args) => token::run(args),
-            Command::Export(args) => export::run(&args),
-            Command::Import(args) => import::run(&args),
-            #[cfg(feature = "lab")]
-            Command::Report(args) => report::run(args),
             #[cfg(feature = "lab")]
             Command::Compare(args) => compare::run(args),
+            #[cfg(feature = "lab")]
+            Command::Report(args) => report::run(args),
             #[cfg(feature = "lab")]
             Command::Audit(args) => audit::run(args),
             #[cfg(feature = "lab")]
             Command::Selftest(args) => selftest::run(args),
+            Command::Export(args) => export::run(&args),
+            Command::Import(args) => import::run(&args),
+            Command::Token(args) => token::run(args),
+            Command::Store(args) => store::run(args),
+            Command::Replica(args) => replica::run(args),
+            Command::LoadWorker(args) => load_worker::run(args),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
             #[cfg(feature = "lab")]
             Command::Link(args) => link::run(args),
         },

@@ -170,13 +170,12 @@ fn a_list_with_values_read_values_that_are_not_on_its_page() {
     let mariadb = mariadb();
     let server = Server::start(&mariadb.url(), &[]);
     let rows =
-        "INSERT INTO weir_kv SELECT CONCAT('k', LPAD(seq, 2, '0')), REPEAT('v', 524288), '', 1, '', NULL
-        FROM seq_1_to_64";
+        "INSERT INTO weir_kv WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 64)
+        SELECT CONCAT('k', LPAD(i, 2, '0')), REPEAT('v', 524288), '', 1, '', NULL FROM n";
     mariadb.ask(rows).unwrap();
     let read = || {
-        let read = "SELECT SUM(variable_value) FROM information_schema.global_status
-            WHERE variable_name IN ('Handler_read_key', 'Handler_read_next')";
-        mariadb.ask(read).unwrap()[0][0].parse::<f64>().unwrap()
+        let read = "SHOW GLOBAL STATUS WHERE variable_name IN ('Handler_read_key', 'Handler_read_next')";
+        mariadb.ask(read).unwrap().iter().map(|row| row[1].parse::<f64>().unwrap()).sum::<f64>()
     };
     let (mut client, mut path, mut pages) = (server.client(), "/kv?values=true".to_owned(), 0);
     loop {
@@ -201,7 +200,11 @@ fn old_events_in_mariadb_are_removed_in_parts() {
         let mut session = store.connect(lease.epoch).await.unwrap();
         let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
         somebody
-            .query_drop("INSERT INTO weir_events SELECT seq, seq, 'e' FROM seq_1_to_25000")
+            .query_drop(
+                "INSERT INTO weir_events
+                WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 249)
+                SELECT a.i * 100 + b.i + 1, 1, 'e' FROM n a, n b WHERE b.i < 100",
+            )
             .await
             .unwrap();
         // Parts are told apart by when their statements began.

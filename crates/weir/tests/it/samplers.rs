@@ -184,9 +184,7 @@ fn sessions_that_change_one_row_in_mariadb_wait_for_its_lock() {
         (runtime, conn)
     };
     let (runtime, mut conn) = connect();
-    for sql in
-        ["CREATE OR REPLACE TABLE counter (k INT PRIMARY KEY, v INT)", "INSERT INTO counter VALUES (1, 0)"]
-    {
+    for sql in ["CREATE TABLE counter (k INT PRIMARY KEY, v INT)", "INSERT INTO counter VALUES (1, 0)"] {
         runtime.block_on(conn.query_drop(sql)).unwrap();
     }
     let trial = watched(&context(Engine::MariaDb, &url, mariadb.pid()), connect, |(runtime, conn)| {

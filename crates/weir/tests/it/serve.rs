@@ -1052,7 +1052,7 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
             &["--lab and --compat root=0.0.0.0:0", "127.0.0.1"],
         ),
         (&["serve"], &[("WEIR_LAB", "perhaps")], &["perhaps", "WEIR_LAB", "true, false", "hint: "]),
-        (&["serve", "--store", "memory:", "--cache-policy", "mru"], none, &["mru", "lru"]),
+        (&["serve", "--store", "memory:", "--cache-policy", "nosuch"], none, &["nosuch", "lru"]),
         (&["load", "ftp://127.0.0.1"], none, &["ftp://127.0.0.1", "http"]),
         (&["load"], none, &["URL", "hint: "]),
         (&["load", "http://127.0.0.1:1", "--workload", "get_nothing"], none, &["get_nothing", "get_popular"]),

@@ -267,7 +267,8 @@ fn a_claim_of_mariadb_ends_a_write_that_stopped_in_the_middle() {
         let store = store::open(&mariadb.url()).unwrap();
         drop(store.acquire(Part::WHOLE).await.unwrap());
         let mut stopped = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
-        let tag = "SELECT GET_LOCK(CONCAT('weir.', LEFT(SHA1(DATABASE()), 32), '.', CONNECTION_ID()), 0)";
+        let tag =
+            "SELECT GET_LOCK(CONCAT('weir.', LEFT(SHA2(DATABASE(), 256), 32), '.', CONNECTION_ID()), 0)";
         assert_eq!(stopped.query_first(tag).await.unwrap(), Some(1));
         let middle = "START TRANSACTION; SELECT epoch FROM weir_owner LOCK IN SHARE MODE;
             INSERT INTO weir_kv VALUES ('a', 'ghost', '', 1, '', NULL)";

@@ -209,8 +209,8 @@ pub(crate) fn postgres_version() -> String {
 
 /// What the MariaDB on this machine calls itself.
 pub(crate) fn mariadb_version() -> String {
-    let version = mariadb().query("weir", "SELECT SUBSTRING_INDEX(VERSION(), '-', 1)").unwrap();
-    format!("MariaDB {}", version[0][0])
+    let (name, version) = name_and_version(&mariadb());
+    format!("{name} {version}")
 }
 
 /// A private MariaDB, counted alike.
@@ -221,9 +221,16 @@ pub(crate) fn mariadb() -> DatabaseServer {
 /// The same with settings of its own.
 pub(crate) fn mariadb_with(settings: &[(&str, &str)]) -> DatabaseServer {
     let server = DatabaseServer::start(Engine::MariaDb, options(settings)).unwrap();
-    let version = server.query("weir", "SELECT SUBSTRING_INDEX(VERSION(), '-', 1)").unwrap();
-    count("MariaDB", &version[0][0]);
+    let (name, version) = name_and_version(&server);
+    count(name, &version);
     server
+}
+
+/// MySQL stands in for MariaDB where it comes first in PATH.
+fn name_and_version(server: &DatabaseServer) -> (&'static str, String) {
+    let said = server.query("weir", "SELECT VERSION()").unwrap().remove(0).remove(0);
+    let name = if said.contains("MariaDB") { "MariaDB" } else { "MySQL" };
+    (name, said.split('-').next().unwrap_or_default().to_owned())
 }
 
 fn options(settings: &[(&str, &str)]) -> DatabaseOptions {
