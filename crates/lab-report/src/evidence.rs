@@ -25,9 +25,9 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         let is_grey = |(_, part): &Candidate| *part != NAMED && !bottleneck.named.is_empty();
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
-            "The limit is determined at the levels with about the highest goodput, here {}. Demand: busy time per request, ± its standard deviation over these levels. \
+            "The limit is determined at the levels with about the highest goodput, here {}. Demand: busy time per request, ± its standard deviation over several levels. \
              100 % busy at: the goodput at which the resource would be fully used, from its utilization at the best level; ≥: or more, because batches grow with the \
-             load. The next limit has the lowest of these above the measured goodput; the generator and what waits for the named limit do not count, and those with \
+             load. The next limit has the lowest of these above the measured goodput; the generator and those held up by the named limit do not count, and those with \
              ≥ only if there are no others. Queue growth: by how many requests the queue there grows with each added client. Pressure: share of the time in which some thread \
              of the machine waited for a CPU or for I/O (Linux PSI), or a quota stopped it. Commit path: what a write waits for until it is durable.",
             format::levels(&bottleneck.levels)
@@ -59,7 +59,7 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
         Some(waiting) => Some(format!("{} sessions", waiting.parts.join(" + "))),
         None => Some(of.resource.clone()),
     }),
-    ("<role", |(of, part)| Some(format!("{}{part}", sentences::limit(of)))),
+    ("<kind", |(of, part)| Some(format!("{}{part}", sentences::limit(of)))),
     ("utilization", |(of, _)| of.waiting.is_none().then(|| percent(of.utilization, 0))),
     ("demand", |(of, _)| {
         let varies = finite(of.demand_variation).map(|share| format!(" ±{}", percent(share, 0)));

@@ -79,6 +79,9 @@ fn workload(results: &Results, found: &WorkloadFindings) -> Vec<Block> {
     if failed.is_empty() && found.rows.iter().any(|row| row.runs > 0) {
         notes.push("No attempt failed at any level.".to_owned());
     }
+    if found.rows.iter().any(|row| row.runs > 1) {
+        notes.push("Mean latency: over all attempts. Percentiles: median over the repetitions.".to_owned());
+    }
     page.push(Block::Notes(notes));
     if !failed.is_empty() {
         page.push(Block::Part("Failed attempts by class".to_owned()));

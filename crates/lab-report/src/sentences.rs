@@ -271,7 +271,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(of) => format!(
-            "Clients also wait for {}, but a queue names a resource only if that is at least 95 % busy, and this one is {} busy.",
+            "Clients wait for {}, but a queue is evidence only for a resource that is at least 95 % busy, and this one is {} busy.",
             of.resource,
             percent(of.utilization, 0)
         ),
@@ -484,6 +484,10 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
             "“Confirmed”: requests queue or threads wait for the limit; goodput fell as predicted when it was slowed, and hardly when requests were only delayed.",
         ),
         (|of| of.bottleneck.grade == Grade::Suspected, "“Suspected”: the evidence for this limit is weak."),
+        (
+            |of| of.bottleneck.grade == Grade::NotIdentified,
+            "“Not identified”: the evidence points to no limit.",
+        ),
         (
             |of| of.bottleneck.named.iter().any(|of| of.blocked.is_some()),
             "For a service that reports no counters there are other rules (docs/load.md).",

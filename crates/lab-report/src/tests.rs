@@ -484,9 +484,9 @@ fn an_accuracy_check_that_took_more_than_one_try_says_so_everywhere() {
         Selftest::Ran(report)
     };
     let [_, markdown, _] = proved(Some(tried(CheckOutcome::Pass)));
-    assert!(markdown.contains(": delay, stall (try 3)."), "{markdown}");
-    assert!(markdown.contains("| ≤ 0.02 | pass (try 3) |"), "{markdown}");
-    assert!(selftest_lines(&tried(CheckOutcome::Pass))[0].ends_with(": delay, stall (try 3)"));
+    assert!(markdown.contains(": delay, stall (at try 3)."), "{markdown}");
+    assert!(markdown.contains("| ≤ 0.02 | pass (at try 3) |"), "{markdown}");
+    assert!(selftest_lines(&tried(CheckOutcome::Pass))[0].ends_with(": delay, stall (at try 3)"));
     let lines = selftest_lines(&tried(CheckOutcome::Fail));
     assert!(lines[0].contains(" pass: ") && lines[1].contains(" fail (all 3 tries): "), "{lines:?}");
 }

@@ -34,8 +34,8 @@ const POISSON_WINDOW: Duration = Duration::from_secs(4);
 /// What its number of requests may be off by, in standard deviations.
 const DEVIATIONS_MAX: f64 = 3.0;
 
-const BOUND: &str = "rate and counts off by 0.1 %; Poisson: Anderson–Darling A² 1.959 (1 %), rate off by 3 standard deviations";
-const BOUND_SHORT: &str = "rate and counts off by 0.1 %";
+const BOUND: &str = "rate and number of requests at most 0.1 % off; Poisson: Anderson–Darling A² at most 1.959 (1 %), rate at most 3 standard deviations off";
+const BOUND_SHORT: &str = "rate and number of requests at most 0.1 % off";
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     let short = setup.options.short;

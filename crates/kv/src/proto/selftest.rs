@@ -70,13 +70,13 @@ pub struct AccuracyCheck {
 }
 
 impl AccuracyCheck {
-    /// ` (try N)`, or ` (all N tries)` of one that failed, where it took more than one, nothing else: goes behind the outcome.
+    /// ` (at try N)`, or ` (all N tries)` of one that failed, where it took more than one, nothing else: goes behind the outcome.
     pub fn at_try(&self) -> String {
         match self.figures.get("tries") {
             Some(tries) if *tries > 1.0 && self.outcome == CheckOutcome::Fail => {
                 format!(" (all {tries} tries)")
             }
-            Some(tries) if *tries > 1.0 => format!(" (try {tries})"),
+            Some(tries) if *tries > 1.0 => format!(" (at try {tries})"),
             _ => String::new(),
         }
     }

@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("slowing the generator costs less than half of the goodput that it would cost if the generator were the limit (the whole 95 % interval); or the interval includes 0, and the generator is less than 70 % busy"),
+        .about("slowing the generator costs less than half of the goodput that it would cost if the generator were the limit: the whole 95 % interval of the loss is below that, or includes 0 while the generator is less than 70 % busy"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("attempts per second × (latency + think time) is the number of clients, or in an open loop attempts per second × service time the number of requests in flight, within 2 %"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))

@@ -224,7 +224,9 @@ pub(super) fn machine(case: &OfRow) -> Checked {
     }
     if exceeds(foreign) {
         return Checked::fail(
-            format!("other processes used {foreign_percent:.0} % of the cores of server and generator"),
+            format!(
+                "other processes used {foreign_percent:.0} % of the processor time of the cores of server and generator"
+            ),
             "Stop what else runs on this machine, and repeat.",
         );
     }

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "file", conflicts_with = "after")]
     resume: bool,
 
-    /// Begin at a cursor: from a line {"next":CURSOR} of an export, or from its error
+    /// Begin at a cursor: from a line {"next":CURSOR} of an export, or from the error of an interrupted one
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
 }
