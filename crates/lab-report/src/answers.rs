@@ -42,7 +42,6 @@ fn throughput(found: &WorkloadFindings) -> Answer {
         let (p50, p99) = (latency(row.latency_us_p50), latency(row.latency_us_p99));
         let at = match &found.capacity {
             Capacity::NotReached { .. } => String::new(),
-            Capacity::Reached { .. } if found.knee.is_some() => " near the knee".to_owned(),
             _ => format!(" at {}", count(row.level, "client")),
         };
         format!("p50 {p50}, p99 {p99}{at}")

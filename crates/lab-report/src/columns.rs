@@ -57,7 +57,7 @@ pub const COLUMNS: &[Column] = &[
     column("send_lag_us_p99", "p99 send lag", Open(|row| cell(row.send_lag_us_p99, micros))),
     column("error_ratio", "error rate", Row(|row| cell(row.error_ratio, |of| percent(of, 2)))),
     column("little_residual_ratio", "Little’s law, residual", Row(|row| cell(row.little_residual, residual))),
-    column("checks_failed", "failed checks", Row(checks_failed)),
+    column("checks_failed", "failed checks of the level", Row(checks_failed)),
     column("checks_not_checked", "", Row(|row| word(ids(row, Outcome::NotChecked)))),
     column("excluded", "", Row(|row| word(row.excluded.map(format::name).unwrap_or_default()))),
     column("utilization", "utilization", EachResource(|of| cell(of.utilization, |of| percent(of, 0)))),

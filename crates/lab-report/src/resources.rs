@@ -45,9 +45,9 @@ fn clients(found: &WorkloadFindings) -> Vec<Block> {
     let columns = all.into_iter().map(|(heading, read)| {
         column(heading, move |row: &Row| Some(number(read(row.population.as_ref()?), 1)))
     });
-    let mut notes = vec!["How many clients, on average, wait for a resource or are served by it. Server workers: at the threads that serve connections, and in no other column. Store workers: the threads \
+    let mut notes = vec!["How many clients, on average, wait for a resource or are served by it. Server workers: the threads that serve connections, as far as no other column has these clients. Store workers: the threads \
          that read from the store or write to it, a batch of requests at a time. Waiting includes the time in which \
-         a thread wakes up. Generator CPU, waiting: the answer has arrived, and the generator reads others first. Unaccounted: in no other column.".to_owned()];
+         a thread wakes up. Generator CPU, waiting: the answer has arrived and is not read yet. Unaccounted: in no other column.".to_owned()];
     if counted().any(|of| of.is_late) {
         notes.push(
             "Sockets were sampled late, without real-time priority (ulimit -r), so the split of waiting clients between server and \

@@ -271,7 +271,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(of) => format!(
-            "Clients wait for {}, but a queue is evidence only for a resource that is at least 95 % busy, and this one is {} busy.",
+            "Clients wait for {}, but neither that ({} busy) nor what it needs is at least 95 % busy, so this queue is no evidence.",
             of.resource,
             percent(of.utilization, 0)
         ),

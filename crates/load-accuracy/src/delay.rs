@@ -71,7 +71,7 @@ fn checked(setup: &Setup) -> Result<AccuracyCheck, String> {
         let name = if delay.is_zero() { "delay 0".to_owned() } else { format!("delay {}", Span(delay)) };
         measured.push(format!("{name}: median {error_us:+.1} µs, mean {mean_error_us:+.1} µs{agreement}"));
     }
-    check.measured = format!("difference to a second, simpler client: {}", measured.join("; "));
+    check.measured = format!("difference to what a second, simpler client measures: {}", measured.join("; "));
     Ok(check)
 }
 

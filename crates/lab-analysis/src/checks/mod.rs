@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("slowing the generator costs less than half of the goodput that it would cost if the generator were the limit: the whole 95 % interval of the loss is below that, or includes 0 while the generator is less than 70 % busy"),
+        .about("slowing the generator costs less than half of the goodput that it would cost if the generator were the limit: the whole 95 % interval of the loss is below that half, or includes 0 while the generator is less than 70 % busy"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("attempts per second × (latency + think time) is the number of clients, or in an open loop attempts per second × service time the number of requests in flight, within 2 %"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
@@ -53,7 +53,7 @@ pub const CHECKS: &[Check] = &[
     check("errors", "errors", Medium, Test::Row(row::errors))
         .about("at most 0.1 % of the attempts fail; levels with more do not count for throughput and knee"),
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
-        .about("the generator’s waits for a core, or its late sending, are at most 1 % of the latencies"),
+        .about("the generator’s threads wait for a core, or send late, for at most 1 % of the latencies"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
         .about("goodput and latency have no trend in the window, and in an open loop the server keeps up. Not checked in windows too short to see a trend"),
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))

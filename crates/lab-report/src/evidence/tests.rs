@@ -139,7 +139,7 @@ fn interventions_are_rows_with_what_a_limit_would_lose() {
             "### Why commit path",
             "From 4 to 16 clients, each added client increased the number of clients that wait for cpu by 0.98.",
             "| cpu | commit path (named) | 100 % | 20.0 ms ±0 % | 50.0 | 0.98 |",
-            " (held up by the named limit) | 25 % | 5.00 ms ±0 % | 200 | ",
+            " (delayed by the named limit) | 25 % | 5.00 ms ±0 % | 200 | ",
             "| cpu | +250 µs (cpu) | 16 | 3 | 23.0 % | 23.0 % (20.5 % to 25.5 %) | 1.00 (0.89 to 1.11) |",
             "| disk | +250 µs (store\\_worker) | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) |",
             "| nothing: the control | +250 µs (delay) | 16 | 3 | – |",

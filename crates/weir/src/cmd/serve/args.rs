@@ -43,8 +43,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
-    /// Also serve the HTTP API of another system: s3, or put-kv, crud, root or rpc of student reports, which have no TLS and are refused with --tokens.
-    /// Repeatable
+    /// Also serve the HTTP API of another system: s3, or that of a student report: put-kv, crud, root or rpc (these four have no TLS, and are refused with
+    /// --tokens). Repeatable
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
 
