@@ -4,7 +4,7 @@
 set -euo pipefail
 
 tree=$(realpath "$(dirname "$0")/../tree")
-libraries=$tree/usr/lib/x86_64-linux-gnu
+libraries=$tree/usr/lib/$(uname -m)-linux-gnu
 data='' given=()
 for argument in "$@"; do
     case $argument in
@@ -19,4 +19,4 @@ case $0 in
     *-install-db) own+=(--initialize-insecure) ;;
     *) own+=(--mysqlx=OFF "--socket=${data%/*}/socket") ;;
 esac
-exec "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries" "$tree/usr/sbin/mysqld" "${own[@]}" "${given[@]}"
+exec "$libraries"/ld-linux-*.so.* --library-path "$libraries" "$tree/usr/sbin/mysqld" "${own[@]}" "${given[@]}"

@@ -116,10 +116,15 @@ impl Request for WriteRequest {
             apart::write(groups, shared).await;
             return Ok(Ran { answered: Instant::now(), bytes: 0 });
         }
+        // Each part may wait for locks, and what is not sent in time would be answered as unknown.
+        let parts_until = until + shared.config.queue_wait_max / 2;
         let (mut left, mut outcome) = (VecDeque::from([groups]), Ok(Instant::now()));
         let mut is_part = false;
         while let Some(groups) = left.pop_front() {
             match &outcome {
+                _ if is_part && tokio::time::Instant::now() > parts_until => {
+                    fail(groups, &held_up("this one"));
+                }
                 Ok(_) => outcome = commit(session, groups, is_part, shared, until, &mut left).await,
                 // The session went meanwhile, and these were not sent.
                 Err(lost) => fail(groups, &Error::new(Kind::Unavailable, lost.to_string())),

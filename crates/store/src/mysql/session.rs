@@ -155,16 +155,16 @@ impl MysqlSession {
         if epoch == [self.epoch as i64] { Ok(()) } else { Err(overtaken(&self.shown).into()) }
     }
 
-    /// Sets how long a write waits for locks.
-    pub(super) async fn limit_lock_wait(&mut self) {
+    /// Sets how long a write waits for locks. If that fails, the connection is of no more use, and nothing was written.
+    pub(super) async fn limit_lock_wait(&mut self) -> Result<(), Error> {
         let wanted = if self.timed_out { LOCK_WAIT_AGAIN } else { LOCK_WAIT };
         if self.lock_wait != wanted {
             let set = format!("SET SESSION innodb_lock_wait_timeout = {wanted}");
-            // Should that fail, it waits as long as before; or the connection is gone, which is noticed next.
-            if in_time(self.connection.query_drop(set)).await.is_ok() {
-                self.lock_wait = wanted;
-            }
+            let set = in_time(self.connection.query_drop(set)).await;
+            set.map_err(|failure| failure.and_ended().of(&self.shown, Step::Write))?;
+            self.lock_wait = wanted;
         }
+        Ok(())
     }
 
     /// What it means that a write failed before its commit.
@@ -234,7 +234,8 @@ impl MysqlSession {
             let error = if packet.is_last && has_ended || packet.commits_after(answered) {
                 self.commit_failed(failure)
             } else if packet.begins_after(answered) {
-                self.overtaken_or(failure).of(&self.shown, Step::Write)
+                let failure = self.overtaken_or(failure);
+                self.write_failed(failure)
             } else {
                 self.write_failed(failure)
             };
@@ -360,7 +361,7 @@ impl Session for MysqlSession {
         if writes.is_empty() && events.is_none() {
             return Ok(Vec::new());
         }
-        self.limit_lock_wait().await;
+        self.limit_lock_wait().await?;
         let script = Script::new(self.epoch, writes, events, self.packet_bytes_max);
         self.check_fit(script.row_bytes())?;
         let done = self.transact(script, writes).await;

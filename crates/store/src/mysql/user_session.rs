@@ -75,7 +75,7 @@ impl UserTableSession {
         }
         let of_events = events.map(|block| block.body.len());
         self.base.check_fit(writes.iter().map(Write::bytes).chain(of_events).max().unwrap_or_default())?;
-        self.base.limit_lock_wait().await;
+        self.base.limit_lock_wait().await?;
         let changes = writes.iter().map(Traced::by_any_version).collect();
         let done = match self.transact(writes, events).await {
             Ok(found) => self.base.commit(Some(changes)).await.map(|()| found),

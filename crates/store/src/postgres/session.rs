@@ -62,7 +62,7 @@ pub(super) struct Base {
     events: Option<Statement>,
     /// Whether a timeout of the database has cut this write short, or the one that it is a part of.
     timed_out: AtomicBool,
-    /// What was set last of [`LOCK_WAIT`] and [`LOCK_WAIT_AGAIN`]. Until the first write neither: reads wait for no row.
+    /// What was set last of [`LOCK_WAIT`] and [`LOCK_WAIT_AGAIN`]. Neither in a session that only reads.
     lock_wait: &'static str,
 }
 
@@ -74,6 +74,13 @@ impl Base {
     /// Begins a write. `is_part`: of the one before.
     pub(super) fn begin_write(&mut self, is_part: bool) {
         *self.timed_out.get_mut() &= is_part;
+    }
+
+    /// Sets how long a read for a write waits for locks: that of the table.
+    pub(super) async fn limit_lock_wait_of_read(&mut self) {
+        if !self.lock_wait.is_empty() {
+            self.limit_lock_wait().await;
+        }
     }
 
     /// Sets how long a write waits for locks.
@@ -141,9 +148,7 @@ impl Base {
 
     /// What a failure at `step` means.
     pub(super) fn failure(&self, error: tokio_postgres::Error, step: Step<'_>) -> Error {
-        // A read waits for no lock.
-        let failure = if matches!(step, Step::Read) { Failure::from(error) } else { self.noted(error) };
-        failure.of(&self.shown, step)
+        self.noted(error).of(&self.shown, step)
     }
 
     /// The same, before it is known at which step.
@@ -308,6 +313,7 @@ impl PostgresSession {
 #[async_trait]
 impl Session for PostgresSession {
     async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
+        self.base.limit_lock_wait_of_read().await;
         let rows = self.read_now(keys).await;
         rows.map_err(|error| self.base.failure(error, Step::Read))
     }
@@ -338,6 +344,7 @@ impl Session for PostgresSession {
     async fn clear(&mut self) -> Answer<()> {
         // Not TRUNCATE: a replica would empty the whole table that it keeps for all shards, and the lock it takes waits for
         // every reader.
+        self.base.limit_lock_wait().await;
         let cleared = self.base.client.batch_execute(&clear_of(&["weir_kv"])).await;
         cleared.map_err(|error| self.base.failure(error, Step::Commit))
     }

@@ -189,6 +189,7 @@ fn is_of_server(code: &SqlState) -> bool {
 impl Session for UserTableSession {
     async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
         self.table.check(keys.iter().map(|key| (key, None)))?;
+        self.base.limit_lock_wait_of_read().await;
         let rows = self.read_now(keys).await;
         rows.map_err(|error| self.base.failure(error, Step::Read))
     }
@@ -235,6 +236,7 @@ impl Session for UserTableSession {
 
     async fn clear(&mut self) -> Answer<()> {
         let both = clear_of(&[VERSIONS, &self.table.table]);
+        self.base.limit_lock_wait().await;
         let cleared = self.base.client.batch_execute(&both).await;
         cleared.map_err(|error| self.base.failure(error, Step::Commit))
     }

@@ -106,6 +106,28 @@ fn a_write_of_mariadb_that_waits_for_a_locked_row_fails_alone() {
     }
 }
 
+/// Each waits for its lock again, in MySQL for a second.
+#[test]
+fn a_batch_of_locked_rows_in_mariadb_is_refused_in_time() {
+    let mariadb = mariadb();
+    let server = Server::start(&mariadb.url(), &["--store-write-workers", "1"]);
+    let mut client = server.client();
+    let paths: Vec<String> = (0..15).map(|n| format!("/kv/{n}")).collect();
+    for path in &paths {
+        assert_eq!(client.put(path, b"old").status, 201);
+    }
+    block_on(async {
+        let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
+        somebody.query_drop("START TRANSACTION; SELECT * FROM weir_kv FOR UPDATE").await.unwrap();
+        for mut client in paths.iter().map(|path| begin_put(&server, path)).collect::<Vec<_>>() {
+            let answer = client.answer(false).unwrap();
+            let outcome = answer.header("weir-outcome");
+            assert_eq!((answer.status, outcome), (503, Some("not-applied")), "{answer:?}");
+        }
+    });
+    assert_eq!(client.get("/kv/0").text(), "old");
+}
+
 /// The driver took no larger packet than the server does. So reading the row cost the lease, again and again.
 #[test]
 fn a_row_larger_than_todays_packets_of_mariadb_is_read() {

@@ -64,6 +64,26 @@ fn writes_that_wait_for_an_atomic_batch_or_a_clear_are_refused_in_time() {
     assert!(stage.is_quiet());
 }
 
+/// They were answered as unknown, though they were never sent.
+#[test]
+fn parts_of_a_batch_that_take_too_long_are_refused_in_time() {
+    let (batcher, stage) = start_in_haste();
+    let hold = write(&batcher, "x=1");
+    let in_flight = stage.next();
+    let batch = write(&batcher, "a=1 b=1");
+    in_flight.act(Act::Answer);
+    applied(&hold);
+    stage.next().act(Act::Fail(Kind::Rejected));
+    let first = stage.next();
+    assert_eq!(first.writes(), ["a=1"]);
+    // Two seconds later.
+    ["c=1", "d=1"].into_iter().for_each(|later| assert!(is_refused(&write(&batcher, later))));
+    first.act(Act::Answer);
+    assert_eq!(applied(&batch), ("a=1".into(), false, false));
+    assert!(is_refused(&batch));
+    assert!(stage.is_quiet());
+}
+
 /// The second was in one batch with the first, so nobody refused it, and it was answered as unknown.
 #[test]
 fn an_atomic_batch_that_waits_for_another_is_refused_in_time() {
