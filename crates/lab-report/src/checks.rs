@@ -40,7 +40,7 @@ pub(super) fn blocks(results: &Results, findings: &Findings) -> Vec<Block> {
     let table = Table::of(&lines(&all), COLUMNS, |line| line.outcome == Outcome::NotChecked);
     let (ran, repetitions) = (count(findings.ran, "trial"), count(results.repetitions, "repetition"));
     let summary = format!(
-        "{ran} of {} succeeded ({repetitions} of each level). Not checked: the check could not be made, or its result is not clear.",
+        "{ran} of {} succeeded ({repetitions} of each level). Not checked: the check could not be made, or its result is not clear. Exact rules: docs/method.md.",
         findings.planned
     );
     vec![Block::Text(summary), Block::Table(table)]

@@ -25,10 +25,9 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         let is_grey = |(_, part): &Candidate| *part != NAMED && !bottleneck.named.is_empty();
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
-            "The limit is determined at levels of nearly the highest goodput (within 15 %), here {}. Utilization: mean over these levels. Demand: busy time per request, \
-             ± its standard deviation over these levels. \
+            "The limit is determined at {}. Utilization: mean over these levels. Demand: busy time per request, ± its standard deviation over these levels. \
              100 % busy at: the goodput at which the resource would be fully used, from its utilization at the best level; ≥: or more, because a request needs less of it when the load is \
-             higher. The next limit has the lowest of these above the measured goodput; the generator and those delayed by the named limit do not count, and those with \
+             higher. The next limit has the lowest of these above the measured goodput and not below that of the named limit; the generator and those delayed by the named limit do not count, and those with \
              ≥ only if there are no others. Queue growth: by how many requests the queue there grows with each added client. Pressure: share of the time in which some thread \
              of the machine waited for a CPU or for I/O (Linux PSI), or a quota stopped it. Commit path: what a write waits for until it is durable.",
             format::levels(&bottleneck.levels)

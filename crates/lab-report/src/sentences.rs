@@ -271,7 +271,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(of) => format!(
-            "Clients wait for {}, but neither that ({} busy) nor what it needs is at least 95 % busy, so this queue is no evidence.",
+            "Clients wait for {}, but neither that ({} busy) nor a processor, quota or rate that it needs is at least 95 % busy, so this queue is no evidence.",
             of.resource,
             percent(of.utilization, 0)
         ),
@@ -477,11 +477,11 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         (|of| of.rows.iter().any(|row| row.runs == 0), "No point: all trials failed."),
         (
             |of| of.bottleneck.grade == Grade::Supported,
-            "Busy: at the levels with about the highest goodput. “Supported”: the limit is at least 95 % busy; or threads wait for it (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as predicted.",
+            "Busy: at the levels at which the limit is determined. “Supported”: the limit is at least 95 % busy; or threads wait for it (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as predicted.",
         ),
         (
             |of| of.bottleneck.grade == Grade::Confirmed,
-            "“Confirmed”: requests queue or threads wait for the limit; goodput fell as predicted when it was slowed, and hardly when requests were only delayed.",
+            "“Confirmed”: requests queue or threads wait for the limit; goodput changed as predicted when it was changed, and hardly when requests were only delayed.",
         ),
         (|of| of.bottleneck.grade == Grade::Suspected, "“Suspected”: the evidence for this limit is weak."),
         (

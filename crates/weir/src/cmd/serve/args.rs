@@ -18,7 +18,7 @@ use store::Batching;
 use toml::Spanned;
 
 const SOURCES: &str = "\
-Each flag is also an environment variable (WEIR_STORE for --store) and a setting of the file (store = \"…\").
+Each flag is also an environment variable (WEIR_STORE for --store) and, but --config, a setting of the file (store = \"…\").
 A flag overrides the variable, and the variable overrides the file. Details of all settings: docs/reference.md";
 
 /// Serve an HTTP key-value store: a cache in front of a durable store.
@@ -186,7 +186,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE|-", env = "WEIR_ACCESS_LOG")]
     pub(super) access_log: Option<PathBuf>,
 
-    /// Share of the requests to log, as in 0.01; failures other than 404 and 412 are always logged
+    /// Share of the requests to log, as in 0.01; failures other than 404 and 412 are always logged, up to --access-log-rate
     #[arg(long, value_name = "SHARE", env = "WEIR_ACCESS_LOG_SAMPLE", default_value = "1", value_parser = part)]
     pub(super) access_log_sample: f64,
 
@@ -194,7 +194,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", env = "WEIR_ACCESS_LOG_RATE", default_value = "10000")]
     pub(super) access_log_rate: u32,
 
-    /// Add a Server-Timing header to answers
+    /// Add a Server-Timing header to successful answers
     #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) timing: bool,
 
