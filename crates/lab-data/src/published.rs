@@ -182,7 +182,7 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
     let mut seen = BTreeSet::new();
     for name in &head {
         let is_new = seen.insert(name.as_str());
-        ensure(is_new, format!("column {name} stands twice"), "rename or remove one")
+        ensure(is_new, format!("column {} stands twice", one_line(name)), "rename or remove one")
             .map_err(at(head_line))?;
     }
     for one_of in REQUIRED {
@@ -447,6 +447,7 @@ mod tests {
             ("clients,latency_ms\n".into(), "line 1: there is no column throughput_rps; hint: name"),
             ("clients,throughput_rps\n".into(), "no column latency_ms or latency_us; hint: name"),
             ("#\nclients,clients,x\n".into(), "line 2: column clients stands twice; hint: rename"),
+            ("\"a\nb\",\"a\nb\"\n".into(), "line 1: column a b stands twice; hint: rename"),
             ("clients,throughput_rps,latency_ms,latency_us\n".into(), "say the same; hint: remove one"),
             (format!("{head}1,2,3\n"), "line 2: it has 3 cells and the head has 4; hint: quote"),
             (format!("{head}\n0,2,3,\n"), "line 3, column clients: `0` does not fit; hint: write a whole"),
