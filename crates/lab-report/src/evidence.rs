@@ -26,7 +26,7 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         page.push(Block::Notes(vec![format!(
             "The limit is determined at {}. Utilization: mean over these levels. Demand: busy time per request, ± its standard deviation over these levels. \
-             100 % busy at: the goodput at which the resource would be fully used, from its utilization at the best level; ≥: or more, because a request needs less of it when the load is \
+             100 % busy at: the goodput at which the resource would be fully used, from its utilization at the level with the highest goodput; ≥: or more, because a request needs less of it when the load is \
              higher. The next limit has the lowest of these above the measured goodput and not below that of the named limit; the generator and those delayed by the named limit do not count, and those with \
              ≥ only if there are no others. Queue growth: by how many requests the queue there grows with each added client. Pressure: share of the time in which some thread \
              of the machine waited for a CPU or for I/O (Linux PSI), or a quota stopped it. Commit path: what a write waits for until it is durable.",
@@ -44,8 +44,8 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
 
 /// How to read the table of interventions.
 const ELASTICITY: &str = "In each round, trials with and without each change run in random order. By: how much time was added to each request, batch or flush, \
-    or by which factor the demand changed, and the name of the change. Expected: the loss if this resource were the limit. Elasticity: measured loss divided by expected loss, round by round; from 0.7 to 1.5 it speaks for the limit, \
-    up to 0.3 against it. In brackets: 95 % intervals over the rounds. Rules: docs/method.md";
+    or by which factor the demand changed, and the name of the change. Expected: the loss if this resource were the limit. Elasticity: measured loss divided by expected loss, round by round; a mean of 0.7 to 1.5 \
+    speaks for the limit, one up to 0.3 against it. In brackets: 95 % intervals over the rounds. Rules: docs/method.md";
 const CONTROL: &str = "The control is a pause in each request, which uses no resource.";
 
 /// What could be the limit of a workload, and its part in that, as [`NAMED`].

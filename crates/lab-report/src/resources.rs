@@ -45,7 +45,7 @@ fn clients(found: &WorkloadFindings) -> Vec<Block> {
     let columns = all.into_iter().map(|(heading, read)| {
         column(heading, move |row: &Row| Some(number(read(row.population.as_ref()?), 1)))
     });
-    let mut notes = vec!["How many clients, on average, wait for a resource or are served by it. Server workers: the threads that serve connections, as far as no other column has these clients. Store workers: the threads \
+    let mut notes = vec!["How many clients, on average, wait for a resource or are served by it. Server workers: clients in the server that no other column counts. Store workers: the threads \
          that read from the store or write to it, a batch of requests at a time. Waiting includes the time in which \
          a thread wakes up. Generator CPU, waiting: the answer has arrived and is not read yet. Unaccounted: in no other column.".to_owned()];
     if counted().any(|of| of.is_late) {

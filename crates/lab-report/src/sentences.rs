@@ -271,7 +271,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(of) => format!(
-            "Clients wait for {}, but neither that ({} busy) nor a processor, quota or rate that it needs is at least 95 % busy, so this queue is no evidence.",
+            "Clients wait for {}, but neither these ({} busy) nor a processor or limit that they need is at least 95 % busy on average, so this queue is no evidence.",
             of.resource,
             percent(of.utilization, 0)
         ),

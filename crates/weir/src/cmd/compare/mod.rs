@@ -28,8 +28,8 @@ pub(crate) struct Args {
     base: Option<PathBuf>,
     /// Results to compare with the first
     new: Option<PathBuf>,
-    /// Exit with 3 if NEW is certainly slower and may be slower by this share, as in 5%: the 95 % interval of the loss begins above 0 and ends at this share or
-    /// above. A loss is less goodput, or more latency or CPU per request. Also if NEW fails significantly more often
+    /// Exit with 3 if NEW is slower: the 95 % interval of the loss lies above 0 and reaches this share, as in 5%. Losses are less goodput, and more CPU per
+    /// request, p50 or p99 latency. Also if NEW fails significantly more often
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,
     /// Write the verdicts in JUnit's XML

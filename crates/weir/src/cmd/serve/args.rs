@@ -18,7 +18,7 @@ use store::Batching;
 use toml::Spanned;
 
 const SOURCES: &str = "\
-Each flag is also an environment variable (WEIR_STORE for --store) and, but --config, a setting of the file (store = \"…\").
+Each flag is also an environment variable (WEIR_STORE for --store) and, except --config, a setting of the file (store = \"…\").
 A flag overrides the variable, and the variable overrides the file. Details of all settings: docs/reference.md";
 
 /// Serve an HTTP key-value store: a cache in front of a durable store.
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "WEIR_S3_CREDENTIALS")]
     pub(super) s3_credentials: Option<PathBuf>,
 
-    /// Listen at addresses that other machines can reach even without TLS or without tokens, which is refused otherwise
+    /// Listen without TLS or without tokens also at addresses that other machines can reach; without this flag, that is refused
     #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) insecure: bool,
 
@@ -92,7 +92,7 @@ pub(crate) struct Args {
     #[arg(long, env = "WEIR_FOREIGN_WRITERS", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) foreign_writers: bool,
 
-    /// Accept a --store with several hosts even if a failover can lose acknowledged writes
+    /// Accept several hosts in one --store URL (HOST:PORT,HOST:PORT) even if a failover can lose acknowledged writes
     #[arg(long, env = "WEIR_ALLOW_ASYNCHRONOUS_FAILOVER", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) allow_asynchronous_failover: bool,
 
