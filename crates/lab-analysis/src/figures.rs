@@ -60,8 +60,6 @@ const MEGA: f64 = 1e-6;
 const SHARE: How = PerSecond(100.0);
 const LATE: &str = "PostgreSQL’s sessions report commits, WAL syncs and blocks at most once a second, so up to a second of \
      work is missing or too much at either end of a window; log bytes and writing transactions are exact.";
-const SAMPLING: &str = "During a trial the lab’s own process reads the state of the sockets. Its processor time is in the column “sockets: sampling by the lab”, and in no other. To measure how much \
-     goodput all sampling costs, run experiments/sampling.toml and weir compare.";
 
 const PAXOS: &str = "Cassandra: a write that nobody disturbs is three Paxos writes (promise, proposal, commit) for one row on each \
      node; more of them are rounds that were begun again, because another server wrote the same row.";
@@ -101,8 +99,7 @@ pub const FIGURES: &[Figure] = &[
     figure("connections", Databases, "connections", "", "*.connections", Gauge),
     figure("threads", Processes, "threads", "", "*.threads", Gauge),
     figure("switches_per_request", Processes, "context switches", "per request", "*.switches", PerAttempt),
-    figure("sampling_percent_of_core", Processes, "sampling by the lab", "% of a core", "*.cost_secs", SHARE)
-        .but(SAMPLING),
+    figure("sampling_percent_of_core", Processes, "sampling by the lab", "% of a core", "*.cost_secs", SHARE),
     figure("pressure_some_percent", Pressure, "some thread waited", "% of the time", "*.some_secs", SHARE),
     figure("pressure_all_percent", Pressure, "all threads waited", "% of the time", "*.full_secs", SHARE),
     figure("throttled_percent", Pressure, "throttled", "% of the time", "*.throttled_secs", Share),

@@ -60,7 +60,7 @@ fn outcome(check: &AccuracyCheck) -> String {
 
 const COLUMNS: &[(&str, fn(&AccuracyCheck) -> Option<String>)] = &[
     ("<check", |check| Some(check.name.clone())),
-    ("<measured", |check| Some(check.measured.clone())),
+    ("<measured", |check| Some(check.measured.replace(" -", " −"))),
     ("<bound", |check| Some(check.bound.clone())),
     ("<outcome", |check| Some(outcome(check))),
 ];

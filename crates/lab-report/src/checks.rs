@@ -1,7 +1,7 @@
-//! The checks: a table of how they came out, and the confidence that follows for a workload.
+//! The checks: a table of those that did not pass, and the confidence that follows for a workload.
 
 use super::document::{Answer, Block, Table};
-use super::format::{capitalized, count, each_level};
+use super::format::{self, capitalized, count, each_level};
 use lab_analysis::checks::Test;
 use lab_analysis::{CHECKS, Check, Checked, Confidence, Findings, Outcome, Row, WorkloadFindings};
 use lab_data::results::Results;
@@ -25,7 +25,7 @@ const COLUMNS: &[(&str, fn(&Line<Place>) -> Option<String>)] = &[
     ("<rule", |line| Some(line.check.about.to_owned())),
     ("<where", |line| Some(places(line))),
     ("<outcome", |line| Some(line.outcome.name().to_owned())),
-    ("<seen and remedy", |line| Some(line.seen())),
+    ("<seen, and what to do", |line| Some(line.seen())),
 ];
 
 /// The section on them.
@@ -37,13 +37,20 @@ pub(super) fn blocks(results: &Results, findings: &Findings) -> Vec<Block> {
             all.extend(row.checks.iter().map(|of| (of, (found.name.as_str(), Some(row.level)))));
         }
     }
-    let table = Table::of(&lines(&all), COLUMNS, |line| line.outcome == Outcome::NotChecked);
+    let (passed, others): (Vec<_>, Vec<_>) =
+        lines(&all).into_iter().partition(|line| line.outcome == Outcome::Pass);
+    let table = Table::of(&others, COLUMNS, |line| line.outcome == Outcome::NotChecked);
     let (ran, repetitions) = (count(findings.ran, "trial"), count(results.repetitions, "repetition"));
     let summary = format!(
-        "{ran} of {} succeeded ({repetitions} of each level). Not checked: the check could not be made, or its result is not clear. Exact rules: docs/method.md.",
+        "{ran} of {} succeeded ({repetitions} of each level). Not checked: the check could not be made, or its result is not clear.",
         findings.planned
     );
-    vec![Block::Text(summary), Block::Table(table)]
+    let everywhere = passed.iter().filter(|line| line.places.len() == line.asked);
+    let names: Vec<&str> = everywhere.map(|line| line.check.name).collect();
+    let elsewhere =
+        if others.is_empty() { "" } else { "At all other levels and workloads these checks passed. " };
+    let passed = format!("{elsewhere}Passed everywhere: {}. Rules: docs/method.md.", format::listed(&names));
+    vec![Block::Text(summary), Block::Table(table), Block::Text(passed)]
 }
 
 /// How all checks came out: what failed first, and for each cause one line.
@@ -124,7 +131,6 @@ fn places(line: &Line<Place>) -> String {
         Test::Run(_) => "the run".to_owned(),
         Test::Row(_) if is_everywhere => "every level".to_owned(),
         Test::Workload(_) if is_everywhere => "every workload".to_owned(),
-        _ if line.outcome == Outcome::Pass => "all others".to_owned(),
         _ => line.places.chunk_by(|a, b| a.0 == b.0).map(of_workload).collect::<Vec<_>>().join("; "),
     }
 }

@@ -56,7 +56,7 @@ pub const COLUMNS: &[Column] = &[
     column("service_us_mean", "mean service time", Open(|row| cell(row.service_us_mean, micros))),
     column("send_lag_us_p99", "p99 send lag", Open(|row| cell(row.send_lag_us_p99, micros))),
     column("error_ratio", "error rate", Row(|row| cell(row.error_ratio, |of| percent(of, 2)))),
-    column("little_residual_ratio", "Little’s law, residual", Row(|row| cell(row.little_residual, residual))),
+    column("little_residual_ratio", "", Row(|row| cell(row.little_residual, residual))),
     column("checks_failed", "failed checks of the level", Row(checks_failed)),
     column("checks_not_checked", "", Row(|row| word(ids(row, Outcome::NotChecked)))),
     column("excluded", "", Row(|row| word(row.excluded.map(format::name).unwrap_or_default()))),
@@ -88,11 +88,7 @@ pub(super) fn columns(results: &Results) -> Vec<Bound> {
             EachResource(read) => {
                 all.extend(results.resources.iter().enumerate().map(|(i, of)| Bound {
                     name: format!("{}_{name}", of.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")),
-                    heading: if heading.is_empty() {
-                        String::new()
-                    } else {
-                        format!("{}, {heading}", of.name)
-                    },
+                    heading: if heading.is_empty() { String::new() } else { of.name.clone() },
                     cell: Box::new(move |row| row.resources.get(i).map_or_else(|| number(None), read)),
                     resource: Some(i),
                 }));

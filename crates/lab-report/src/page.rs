@@ -6,14 +6,14 @@ use super::checks;
 use super::columns::{Bound, columns};
 use super::document::{Block, Card, Column, Document, Figure, Table, column};
 use super::evidence;
-use super::format::{percent, tally};
+use super::format::{self, known, percent, tally};
 use super::plots::{self, figure};
 use super::published;
 use super::resources;
 use super::search;
 use super::sentences;
 use kv::units::short;
-use lab_analysis::{Findings, HitRatio, Row, WorkloadFindings};
+use lab_analysis::{Findings, HitRatio, Knee, Row, WorkloadFindings};
 use lab_data::results::{Placement, Results};
 use std::collections::BTreeSet;
 
@@ -34,6 +34,7 @@ pub(super) fn document(results: &Results, findings: &Findings) -> Document {
     if findings.workloads.iter().any(|found| !found.hit_ratios.is_empty()) {
         section("Hit ratio by policy", hit_ratios(findings));
     }
+    section("How to read the tables", vec![Block::Table(terms(results))]);
     for found in &findings.workloads {
         section(&found.name, workload(results, found));
     }
@@ -69,18 +70,84 @@ fn hit_ratios(findings: &Findings) -> Vec<Block> {
     vec![Block::Table(Table::of(&all, HIT_RATIOS, |_| false)), Block::Notes(vec![note.to_owned()])]
 }
 
+/// What the words in the tables of a workload mean. Those of weir's server are only there if some resource is called like the term.
+const TERMS: &[(bool, &str, &str)] = &[
+    (false, "goodput", "successful requests per second; ±: 95 % interval over the repetitions"),
+    (false, "p50, p99, p99.9", "latency, median over the repetitions; the mean is over all attempts"),
+    (true, "server workers", "the server’s threads that serve connections"),
+    (
+        true,
+        "store read workers",
+        "the server’s threads that read from the store, a batch of requests at a time",
+    ),
+    (
+        true,
+        "store write workers",
+        "the server’s threads that write to the store, a batch of requests at a time",
+    ),
+    (true, "store flush", "what a write waits for until it is on disk; “commit path” as a limit"),
+    (false, "utilization", "share of the window in which the resource was busy"),
+    (
+        false,
+        "busy time per request",
+        "for how long one request keeps the resource busy; ±: standard deviation over the levels",
+    ),
+    (
+        false,
+        "full at",
+        "the goodput at which the resource would be 100 % busy; ≥: or more, because a request needs less of it when the load is higher",
+    ),
+    (false, "queue growth", "how many more requests wait there for each client added"),
+    (false, "waits for the limit", "busy, but only because it needs the limit to go on"),
+    (
+        false,
+        "next limit",
+        "the limit if the present one were removed: the lowest “full at” above the measured goodput, except the generator’s and that of what waits for the limit",
+    ),
+    (
+        false,
+        "behaves like the limit",
+        "whether the measured loss fits the expected one, and not 0 (exact rules: docs/method.md)",
+    ),
+    (
+        false,
+        "waiting, served",
+        "mean number of clients that wait for a resource or are served by it; waiting includes the time in which a thread wakes up",
+    ),
+    (false, "generator CPU, waiting", "clients whose answer has arrived and is not yet read"),
+    (false, "unaccounted", "clients in no other column"),
+    (false, "resource usage", "means over the repetitions; columns with only zeros are left out"),
+    (
+        false,
+        "sampling by the lab",
+        "processor time of the lab’s own process, which reads the state of the sockets; counted in no other column",
+    ),
+    (
+        false,
+        "pressure",
+        "share of the time in which some thread of the machine, or all of them, waited (Linux PSI)",
+    ),
+];
+
+fn terms(results: &Results) -> Table {
+    let is_known =
+        |of_weir: bool, term: &str| !of_weir || results.resources.iter().any(|of| of.name.contains(term));
+    let shown = TERMS.iter().filter(|(of_weir, term, _)| is_known(*of_weir, term));
+    Table::new(
+        ["<in the tables", "<meaning"],
+        shown.map(|(_, term, means)| [term, means].map(|of| (*of).to_owned())).collect(),
+    )
+}
+
 fn workload(results: &Results, found: &WorkloadFindings) -> Vec<Block> {
     let about = Some(found.about.clone()).filter(|about| !about.is_empty());
     let mut page: Vec<Block> = about.into_iter().chain(sentences::pacing(found)).map(Block::Text).collect();
-    page.push(Block::Part("Every level".to_owned()));
-    page.push(Block::Table(levels(results, found)));
+    page.push(Block::Part("Goodput and latency".to_owned()));
+    page.push(Block::Table(levels(results, found, false)));
     let mut notes = sentences::failures(&found.rows.iter().collect::<Vec<_>>());
     let failed: Vec<&Row> = found.rows.iter().filter(|row| !row.errors.is_empty()).collect();
     if failed.is_empty() && found.rows.iter().any(|row| row.runs > 0) {
         notes.push("No attempt failed at any level.".to_owned());
-    }
-    if found.rows.iter().any(|row| row.runs > 1) {
-        notes.push("Mean latency: over all attempts. Percentiles: median over the repetitions.".to_owned());
     }
     page.push(Block::Notes(notes));
     if !failed.is_empty() {
@@ -89,10 +156,12 @@ fn workload(results: &Results, found: &WorkloadFindings) -> Vec<Block> {
     }
     page.extend(search::blocks(found));
     page.extend(published::blocks(found));
+    page.extend(found.knee.iter().flat_map(|of| knee(of, found)));
     page.extend(evidence::blocks(found));
     if let Some(drawing) = figure(plots::Figure::Resources, found) {
-        page.push(Block::Part("Utilization by clients".to_owned()));
+        page.push(Block::Part("Utilization".to_owned()));
         page.push(Block::figure(drawing, sentences::UTILIZATION));
+        page.push(Block::Table(levels(results, found, true)));
     }
     page.extend(resources::blocks(found));
     if let Some((of, drawing)) = found.time_series.as_ref().zip(figure(plots::Figure::TimeSeries, found)) {
@@ -102,12 +171,46 @@ fn workload(results: &Results, found: &WorkloadFindings) -> Vec<Block> {
     page
 }
 
-fn levels(results: &Results, found: &WorkloadFindings) -> Table {
-    // A resource that no trial of this workload uses is not shown.
-    let is_used = |of: &Bound| of.resource.is_none_or(|i| found.rows.iter().any(|row| row.uses(i)));
-    let shown = columns(results).into_iter().filter(|of| !of.heading.is_empty() && is_used(of));
+/// What the clients saw at each level, or how busy the resources were.
+fn levels(results: &Results, found: &WorkloadFindings, of_resources: bool) -> Table {
+    let is_clients = |of: &Bound| of.name == "clients";
+    let is_shown = |of: &Bound| match of.resource {
+        // A resource that no trial of this workload uses is not shown.
+        Some(i) => of_resources && found.rows.iter().any(|row| row.uses(i)),
+        None => is_clients(of) || !of_resources && !is_quiet(found, of),
+    };
+    let shown = columns(results).into_iter().filter(|of| !of.heading.is_empty() && is_shown(of));
     let columns: Vec<_> = shown.map(|of| (of.heading, move |row: &Row| (of.cell)(row).text)).collect();
     Table::of(&found.rows, &columns, |row| !row.usable())
+}
+
+/// Whether a column says of each level that nothing went wrong.
+fn is_quiet(found: &WorkloadFindings, of: &Bound) -> bool {
+    let is_quiet = |row| matches!((of.cell)(row).text.as_deref(), Some("none" | "0.00 %"));
+    found.rows.iter().all(is_quiet)
+}
+
+/// The knee by four methods.
+fn knee(of: &Knee, found: &WorkloadFindings) -> Vec<Block> {
+    let other = |method: &str, value: Option<f64>| [method.to_owned(), known(value, format::clients)];
+    let clients = format::clients(of.clients) + &sentences::between_clients(of.ends);
+    let rows = vec![
+        ["throughput × (latency at the lowest level + think time)".to_owned(), clients],
+        other("corner of a broken stick", of.broken_stick),
+        other("Kleinrock’s power", of.power),
+        other("Kneedle", of.kneedle),
+    ];
+    let (low, high) = of.swept;
+    let blunt =
+        (!of.sharp).then_some("The methods differ by more than a factor of 2, so the knee is uncertain.");
+    let methods =
+        format!("The first is the answer; the others are over the levels {low}–{high} (docs/method.md).");
+    let notes = [blunt, sentences::knee_brackets(of, found)].into_iter().flatten().map(str::to_owned);
+    vec![
+        Block::Part("Knee, by four methods".to_owned()),
+        Block::Table(Table::new(["<method", "clients"], rows)),
+        Block::Notes([methods].into_iter().chain(notes).collect()),
+    ]
 }
 
 /// Failed attempts by level and class, of all runs together.

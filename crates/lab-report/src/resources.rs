@@ -45,16 +45,9 @@ fn clients(found: &WorkloadFindings) -> Vec<Block> {
     let columns = all.into_iter().map(|(heading, read)| {
         column(heading, move |row: &Row| Some(number(read(row.population.as_ref()?), 1)))
     });
-    let mut notes = vec!["How many clients, on average, wait for a resource or are served by it. Server workers: clients in the server that no other column counts. Store workers: the threads \
-         that read from the store or write to it, a batch of requests at a time. Waiting includes the time in which \
-         a thread wakes up. Generator CPU, waiting: the answer has arrived and is not read yet. Unaccounted: in no other column.".to_owned()];
-    if counted().any(|of| of.is_late) {
-        notes.push(
-            "Sockets were sampled late, without real-time priority (ulimit -r), so the split of waiting clients between server and \
-             generator is less certain."
-                .to_owned(),
-        );
-    }
+    let late = "Sockets were sampled late, without real-time priority (ulimit -r), so the split of waiting clients between server and \
+        generator is less certain.";
+    let notes = if counted().any(|of| of.is_late) { vec![late.to_owned()] } else { Vec::new() };
     vec![Block::Part("Where the clients are".to_owned()), by_level(found, columns), Block::Notes(notes)]
 }
 
@@ -131,9 +124,6 @@ fn figures(found: &WorkloadFindings) -> Vec<Block> {
     // What has to be known of several figures is said once.
     let mut notes: Vec<&str> = shown.iter().filter_map(|(figure, _)| figure.note).collect();
     notes.dedup();
-    notes.push(
-        "Means over repetitions. Queue lengths and other states are time averages. Columns with only zeros are omitted.",
-    );
     let mut page = vec![Block::Part("Resource usage".to_owned())];
     page.extend(tables.map(|of| by_level(found, of.iter().map(figure))));
     page.push(Block::Notes(notes.into_iter().map(str::to_owned).collect()));

@@ -1,6 +1,6 @@
 //! Findings as sentences, for all formats of the report.
 
-use super::format::{self, UNKNOWN, capitalized, count, each_level, known, latency, listed, percent, spread};
+use super::format::{self, UNKNOWN, capitalized, count, each_level, latency, listed, percent, spread};
 use kv::units::{micros, short};
 use lab_analysis::audit::AuditFinding;
 use lab_analysis::rows::SATURATED;
@@ -73,7 +73,7 @@ pub(super) fn busy(of: &[Evidence]) -> String {
     of.iter().map(each).collect::<Vec<_>>().join(" and ")
 }
 
-/// What led to knee and limit, beside the table of candidates.
+/// What led to the limit, beside the table of candidates.
 pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     let bottleneck = &found.bottleneck;
     // Then the queue was no evidence.
@@ -93,8 +93,7 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
             busy(named)
         )
     });
-    let knee = found.knee.iter().map(|of| knee(of, found));
-    knee.chain(full).chain(because).chain(help(found)).collect()
+    full.into_iter().chain(because).chain(help(found)).collect()
 }
 
 /// Why what is named is not what has the queue: ` Server workers need server CPU (98 % busy) to serve requests, so …`
@@ -141,7 +140,7 @@ fn help(found: &WorkloadFindings) -> Option<String> {
     let too_slow =
         generator.min_by(|a, b| a.1.total_cmp(&b.1)).map_or_else(String::new, |(generator, full)| {
             format!(
-                " To see that, give the load generator more cores: {} would be 100 % busy at {} req/s.",
+                " To see that, give the load generator more cores: {} is full at {} req/s.",
                 generator.resource,
                 short(full)
             )
@@ -252,7 +251,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { of: Evidence { resource, .. }, is_named: true } => {
             format!(
-                "When {resource} was changed, goodput changed in agreement with the prediction (see “Goodput lost when one resource is changed”). This is the only evidence for it, so it is supported, not confirmed."
+                "When {resource} was changed, goodput changed in agreement with the prediction (last table of this section). This is the only evidence for it, so it is supported, not confirmed."
             )
         }
         Reason::Followed { of: Evidence { resource, utilization, .. }, is_named: false } => format!(
@@ -310,32 +309,15 @@ pub(super) fn between_clients((low, high): (f64, f64)) -> String {
 }
 
 /// What stands in brackets behind the knee; nothing where nothing does.
-fn knee_brackets(of: &Knee, found: &WorkloadFindings) -> &'static str {
+pub(super) fn knee_brackets(of: &Knee, found: &WorkloadFindings) -> Option<&'static str> {
     let levels = found.capacity.levels();
     let used = found.rows.iter().filter(|row| levels.contains(&row.level) || row.level == of.swept.0);
     let repetitions = used.map(|row| row.of_runs.len()).min().unwrap_or(0);
     match between_clients(of.ends).is_empty() {
-        true => "",
-        false if repetitions < RUNS_LEAST => " In brackets: lowest and highest repetition.",
-        false => " In brackets: 95 % interval over repetitions.",
+        true => None,
+        false if repetitions < RUNS_LEAST => Some("In brackets: lowest and highest repetition."),
+        false => Some("In brackets: 95 % interval over repetitions."),
     }
-}
-
-/// The knee by four methods.
-fn knee(of: &Knee, found: &WorkloadFindings) -> String {
-    let said = |value: Option<f64>| known(value, format::clients);
-    format!(
-        "Knee: {}{} clients, calculated as throughput × (latency at the lowest level + think time). Other methods, over levels {}–{}, give {} (broken stick), {} (Kleinrock’s power) and {} (Kneedle; docs/method.md).{}{}",
-        format::clients(of.clients),
-        between_clients(of.ends),
-        of.swept.0,
-        of.swept.1,
-        said(of.broken_stick),
-        said(of.power),
-        said(of.kneedle),
-        if of.sharp { "" } else { " They differ by more than a factor of 2, so the knee is uncertain." },
-        knee_brackets(of, found)
-    )
 }
 
 /// States and the mean number of sessions in each: `IO:WALSync 1.2, LWLock:WALWrite 0.3`. The most frequent three, but none
@@ -364,15 +346,24 @@ pub(super) fn sessions(of: &Dominant) -> String {
 /// What was made slower: the resources, or that it is the control.
 pub(super) fn slowed(effect: &Effect) -> String {
     let resources = &effect.change.raises;
-    if resources.is_empty() { "nothing: the control".to_owned() } else { listed(resources) }
+    if resources.is_empty() {
+        "nothing (control: a pause in each request)".to_owned()
+    } else {
+        listed(resources)
+    }
 }
 
-/// By how much: `+250 µs (cpu)`.
+/// By how much: `+250 µs per request`.
 pub(super) fn how_slowed(effect: &Effect) -> String {
     let change = &effect.change;
+    let per = match change.name.as_str() {
+        "store_worker" => "batch",
+        "commit" | "flush" => "flush",
+        _ => "request",
+    };
     match change.factor {
-        Some(factor) => format!("demand × {} ({})", format::trimmed(&format!("{factor:.2}")), change.name),
-        None => format!("+{} ({})", latency(Some(change.added_us)), change.name),
+        Some(factor) => format!("demand × {}", format::trimmed(&format!("{factor:.2}"))),
+        None => format!("+{} per {per}", latency(Some(change.added_us))),
     }
 }
 

@@ -60,6 +60,10 @@ fn refutes(effect: &Effect) -> bool {
     !effect.is_raise() && effect.rounds >= REFUTING_ROUNDS_MIN && lost.mean <= REFUTES && lost.high < CONFIRMS
 }
 
+/// Less than this of the time is the end of a period, and not a limit.
+const HELD_BACK: f64 = 0.05;
+
+/// A quota that never held anybody back was no limit.
 fn allows(of: &Evidence) -> bool {
-    of.pressure.is_none_or(|pressure| pressure.allows())
+    of.throttled.is_none_or(|share| share >= HELD_BACK)
 }

@@ -8,16 +8,15 @@ mod blocked;
 mod evidence;
 mod grade;
 mod help;
-mod pressure;
 mod queues;
 mod reason;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod throttled;
 
 pub use blocked::Blocked;
 pub use help::Help;
-pub use pressure::{Pressure, THROTTLED, pressure};
 pub use reason::{Growth, Reason};
 pub use rules::{Case, Conclusion, RULES, Rule};
 
@@ -136,8 +135,8 @@ pub struct Evidence {
     pub within: Vec<String>,
     /// Of each client more, how many wait for it: dQ/dN over the levels that decide.
     pub queue_growth: Option<f64>,
-    /// Who is held back for want of it; `None` where the kernel counts nothing of the kind.
-    pub pressure: Option<Pressure>,
+    /// Of a quota, the share of the time in which it held its part back; `None` of others, and where the kernel does not count it.
+    pub throttled: Option<f64>,
     /// What making it slower did, over what that must do to a limit.
     pub elasticity: Option<Estimate>,
     /// What follows from that.
@@ -246,7 +245,7 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     all.extend(blocked::evidence(rows, &all));
     all.extend(evidence::conflicts(rows));
     for of in &mut all {
-        of.pressure = of.limit.and_then(|limit| pressure(limit, &deciding));
+        of.throttled = of.limit.and_then(|limit| throttled::throttled(limit, &deciding));
         of.queue_growth = queues.as_ref().and_then(|queues| queues.waiting(&of.id));
         let effect = grade::effect(of, effects, &levels);
         (of.elasticity, of.slowed) = (effect.map(|of| of.elasticity), effect.map(|of| of.shown));

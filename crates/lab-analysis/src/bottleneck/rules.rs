@@ -247,7 +247,7 @@ impl Case {
         let is_quota = |at: usize| self.evidence[at].limit == Some(Limit::ServerQuota);
         // Nor is it on a core as often as its quota allows where others take that, too; and what others wait for waits for it.
         let stops = |of: &Evidence| {
-            of.limit == Some(Limit::ServerQuota) && of.pressure.is_some_and(|held| held.share >= STOPPED)
+            of.limit == Some(Limit::ServerQuota) && of.throttled.is_some_and(|share| share >= STOPPED)
         };
         match self.busiest(hard) {
             // A thread that a quota does not let onto a core looks as one that computes.

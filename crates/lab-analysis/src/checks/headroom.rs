@@ -39,8 +39,9 @@ fn by_experiment(of: &Effect, busy: &str) -> Checked {
     let [mean, low, high, expected] =
         [of.loss.mean, of.loss.low, of.loss.high, of.expected_loss].map(|share| share * 100.0);
     let seen = format!(
-        "with the generator slowed, {mean:.1} % of goodput was lost (95 % interval {low:.1} % to {high:.1} %); if the generator were the limit, {expected:.1} % would be lost{busy}"
-    );
+        "with the generator slowed, goodput fell by {mean:.1} % (95 % interval {low:.1} % to {high:.1} %); if the generator were the limit, it would fall by {expected:.1} %{busy}"
+    )
+    .replace(" -", " −");
     match of.shown {
         Shown::NotLimit => Checked::pass(seen),
         Shown::Limit => Checked::fail(

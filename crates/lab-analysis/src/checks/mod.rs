@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("slowing the generator costs less than half of the goodput that it would cost if the generator were the limit: the whole 95 % interval of the loss is below that half, or includes 0 while the generator is less than 70 % busy"),
+        .about("when the generator is slowed a little, goodput falls by less than half of what it would if the generator were the limit (details: docs/method.md)"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("attempts per second × (latency + think time) is the number of clients, or in an open loop attempts per second × service time the number of requests in flight, within 2 %"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
@@ -55,7 +55,7 @@ pub const CHECKS: &[Check] = &[
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
         .about("the time that requests wait in the generator, because its threads wait for a core or send late, is at most 1 % of the sum of all latencies"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
-        .about("goodput and latency have no trend in the window, and in an open loop the server keeps up. Not checked in windows too short to see a trend"),
+        .about("goodput and latency have no trend in the window, and an open loop is not over capacity; needs a window long enough to show a trend"),
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))
         .about("little else runs: other virtual machines take at most 0.5 % of the cores (steal), other processes at most 5 %, and nothing is swapped"),
     check("mix", "requested mix", Medium, Test::Row(row::mix))

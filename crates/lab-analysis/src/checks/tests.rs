@@ -337,8 +337,8 @@ fn the_generator_is_the_limit_if_and_only_if_goodput_follows_it() {
     let (outcome, seen) = headroom_of(&limit);
     assert_eq!(outcome, Outcome::Fail);
     assert!(
-        seen.starts_with("with the generator slowed, 20.0 % of goodput was lost")
-            && seen.contains("if the generator were the limit, 20.3 % would be lost"),
+        seen.starts_with("with the generator slowed, goodput fell by 20.0 %")
+            && seen.contains("if the generator were the limit, it would fall by 20.3 %"),
         "{seen}"
     );
     assert_eq!((limit.bottleneck.grade, limit.trust.confidence), (Grade::Generator, Low));
