@@ -42,6 +42,14 @@ pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Er
         let what = format!("cannot write the copy in {}: {error}", partial.display());
         Error::new(Kind::Refused, format!("{what}; check free space and permissions"))
     };
+    // Until the copy has its name, no other backup may write it.
+    let _lock = locked(&partial).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let what = format!("another backup writes {}", partial.display());
+            Error::new(Kind::Config, format!("{what}; wait until it has ended, or name another directory"))
+        }
+        _ => unwritten(error),
+    })?;
     copy(&segments, &partial).map_err(|error| {
         let _ = clear(&partial).and_then(|()| fs::remove_dir(&partial));
         unwritten(error)
@@ -73,12 +81,20 @@ fn segments(directory: &Path) -> io::Result<Vec<(u32, File)>> {
     }
 }
 
-fn copy(segments: &[(u32, File)], partial: &Path) -> io::Result<()> {
+/// The directory of the copy, made if it is not there, for one backup alone. An error of kind `WouldBlock`: another one has it.
+fn locked(partial: &Path) -> io::Result<File> {
     match DirBuilder::new().mode(0o700).create(partial) {
-        // Of a backup that was cut short.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => clear(partial)?,
+        // Of a backup that was cut short, or that is still running.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => made?,
     }
+    let directory = File::open(partial)?;
+    directory.try_lock()?;
+    Ok(directory)
+}
+
+fn copy(segments: &[(u32, File)], partial: &Path) -> io::Result<()> {
+    clear(partial)?;
     for (at, (number, file)) in segments.iter().enumerate() {
         let path = files::path(partial, *number);
         let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -157,6 +173,21 @@ mod tests {
             let row = opened(&copy).unwrap().read(&key).unwrap().unwrap();
             assert_eq!(row.value(), round.to_le_bytes().repeat(100));
         }
+    }
+
+    #[test]
+    fn of_two_backups_to_one_directory_the_second_is_refused_and_touches_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("store");
+        put(&opened(&directory).unwrap(), &Key::new(b"key").unwrap(), 0);
+        let first = locked(&place.path().join("copy.partial")).unwrap();
+        let half = files::path(&place.path().join("copy.partial"), 7);
+        fs::write(&half, "half").unwrap();
+        let error = backup(&directory, &place.path().join("copy")).unwrap_err();
+        assert!(error.to_string().contains("another backup writes"), "{error}");
+        assert!(half.exists());
+        drop(first);
+        assert_eq!(backup(&directory, &place.path().join("copy")).unwrap().rows, 1);
     }
 
     #[test]
