@@ -42,7 +42,9 @@ pub struct Place {
 
 /// Where the clients of the runs were; `None` where no resource tells.
 pub(super) fn population(results: &Results, ran: &[Run]) -> Option<Population> {
-    let runs = Runs { results, ran };
+    // If all runs are so, they are all there is.
+    let sampled: Vec<Run> = ran.iter().copied().filter(|(trial, _)| is_sampled(trial)).collect();
+    let runs = Runs { results, ran: if sampled.is_empty() { ran } else { &sampled } };
     let mut places = runs.places();
     if places.iter().all(Place::is_generator) {
         return None;
@@ -70,6 +72,12 @@ pub(super) fn population(results: &Results, ran: &[Run]) -> Option<Population> {
     let unaccounted = clients - away - located(&places);
     let is_late = ran.iter().any(|(trial, _)| trial.closed.gauges.get(PROMPT) == Some(&0.0));
     Some(Population { clients, away, unaccounted, is_late, places })
+}
+
+/// Whether there are enough samples of sockets, if they are taken at all. One that came late may be all there is of a trial in which the machine
+/// stopped: it would count as what was there all the time.
+fn is_sampled(trial: &Trial) -> bool {
+    trial.growth(SAMPLES).is_none_or(|samples| samples >= SAMPLES_MIN)
 }
 
 /// The runs of a level.
@@ -117,6 +125,10 @@ impl Runs<'_> {
 
 /// What is sampled in sockets.
 const SOCKETS: &str = "sockets.";
+/// How often.
+const SAMPLES: &str = "sockets.samples";
+/// Of the eight that the windows of the first run have room for.
+const SAMPLES_MIN: f64 = 4.0;
 /// For how long requests were in the server, from when it had read them to when it had answered: over time the mean number there. What was
 /// answered is counted with all of its time, so at the edges of a window it is off by as much as came in step.
 const INSIDE: &str = "stats.weir_http_request_duration_seconds_sum";
@@ -221,6 +233,26 @@ mod tests {
         // Nothing was sampled: the threads' time is over all the same.
         let busy = [("stats.queue", 2.0), ("stats.busy", 9.9), ("generator.cpu", 0.5)];
         assert_eq!(of(&[&busy, &inside]), [-1.0, 9.52, -1.0, 0.48, 0.0]);
+    }
+
+    #[test]
+    fn a_run_with_hardly_a_sample_says_nothing_of_where_clients_are() {
+        let mut results = sweep(&model("cpu 1 1ms"), &["w"], &[10], 2, "1s");
+        results.resources[0].waiting = vec!["sockets.server".into()];
+        for (trial, (samples, unread)) in results.trials.iter_mut().zip([(8.0, 4.0), (1.0, 90.0)]) {
+            let elapsed = trial.elapsed_secs;
+            for (name, to) in [("sockets.server", unread * elapsed), (SAMPLES, samples)] {
+                trial.opened.counters.insert(name.into(), 0.0);
+                trial.closed.counters.insert(name.into(), to);
+            }
+        }
+        let waiting = |trials: &[Trial]| {
+            let runs: Vec<Run> = trials.iter().map(|of| (of, of.load.as_ref().unwrap())).collect();
+            population(&results, &runs).unwrap().places[0].waiting.unwrap()
+        };
+        assert!((waiting(&results.trials) - 4.0).abs() < 1e-6);
+        // If there is no other, it is all there is.
+        assert!((waiting(&results.trials[1..]) - 90.0).abs() < 1e-6);
     }
 
     #[test]

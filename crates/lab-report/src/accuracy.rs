@@ -82,7 +82,7 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
     let note = "A test server added known delays, a stall and faults, and the generator had to report them. The server shares no code with it.";
     vec![
         Block::Text(format!("weir selftest --short ran on this machine{at}{cores}: {said}.")),
-        Block::Table(Table::of(&report.checks, COLUMNS, |_| false)),
         Block::Notes(vec![note.to_owned()]),
+        Block::Table(Table::of(&report.checks, COLUMNS, |_| false)),
     ]
 }

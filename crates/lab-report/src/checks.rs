@@ -1,10 +1,12 @@
 //! The checks: a table of those that did not pass, and the confidence that follows for a workload.
 
 use super::document::{Answer, Block, Table};
-use super::format::{self, capitalized, count, each_level};
+use super::format::{capitalized, count, each_level};
 use lab_analysis::checks::Test;
-use lab_analysis::{CHECKS, Check, Checked, Confidence, Findings, Outcome, Row, WorkloadFindings};
-use lab_data::results::Results;
+use lab_analysis::{
+    CHECKS, Check, Checked, Confidence, Effect, Findings, Outcome, Row, Shown, WorkloadFindings,
+};
+use lab_data::results::{Results, SLOWER_GENERATOR};
 
 /// A check, and the places where it came out so for the same cause.
 pub(super) struct Line<P> {
@@ -45,12 +47,8 @@ pub(super) fn blocks(results: &Results, findings: &Findings) -> Vec<Block> {
         "{ran} of {} succeeded ({repetitions} of each level). Not checked: the check could not be made, or its result is not clear.",
         findings.planned
     );
-    let everywhere = passed.iter().filter(|line| line.places.len() == line.asked);
-    let names: Vec<&str> = everywhere.map(|line| line.check.name).collect();
-    let elsewhere =
-        if others.is_empty() { "" } else { "At all other levels and workloads these checks passed. " };
-    let passed = format!("{elsewhere}Passed everywhere: {}. Rules: docs/method.md.", format::listed(&names));
-    vec![Block::Text(summary), Block::Table(table), Block::Text(passed)]
+    let passed = Table::of(&passed, &COLUMNS[..3], |_| false);
+    vec![Block::Text(summary), Block::Table(table), Block::Text("Passed:".to_owned()), Block::Table(passed)]
 }
 
 /// How all checks came out: what failed first, and for each cause one line.
@@ -131,6 +129,7 @@ fn places(line: &Line<Place>) -> String {
         Test::Run(_) => "the run".to_owned(),
         Test::Row(_) if is_everywhere => "every level".to_owned(),
         Test::Workload(_) if is_everywhere => "every workload".to_owned(),
+        _ if line.outcome == Outcome::Pass => "all others".to_owned(),
         _ => line.places.chunk_by(|a, b| a.0 == b.0).map(of_workload).collect::<Vec<_>>().join("; "),
     }
 }
@@ -151,6 +150,10 @@ pub(super) fn confidence(found: &WorkloadFindings) -> Answer {
     match details.first_mut() {
         Some(first) => first.insert_str(0, "failed checks: "),
         None => details.push("no check of this workload or of the run failed".to_owned()),
+    }
+    let is_unclear = |of: &&Effect| of.change.name == SLOWER_GENERATOR && of.shown == Shown::Undecided;
+    if found.effects.iter().any(|of| is_unclear(&of)) {
+        details.push("not clear: generator headroom".to_owned());
     }
     Answer { label: "confidence", said: said.to_owned(), details, class }
 }

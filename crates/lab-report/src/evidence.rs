@@ -90,7 +90,7 @@ fn verdict(found: &WorkloadFindings, of: &Evidence) -> Option<String> {
     }
     let said = match () {
         () if bottleneck.named.iter().any(|limit| of.waits_for(limit)) => "waits for the limit",
-        () if of.kind == ResourceKind::Generator => "load generator",
+        () if of.kind == ResourceKind::Generator => "part of the generator",
         () if bottleneck.next.iter().any(|next| next.resource == of.resource) => "next limit",
         () if is_in(&bottleneck.load_dependent) => "busy, but batches grow with load",
         () if of.waiting.is_none() && of.utilization < SATURATED => "not full",

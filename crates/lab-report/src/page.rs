@@ -85,7 +85,7 @@ const TERMS: &[(bool, &str, &str)] = &[
         "store write workers",
         "the server’s threads that write to the store, a batch of requests at a time",
     ),
-    (true, "store flush", "what a write waits for until it is on disk; “commit path” as a limit"),
+    (true, "store flush", "what a write waits for until it is on disk; as a limit it is called commit path"),
     (false, "utilization", "share of the window in which the resource was busy"),
     (
         false,
@@ -95,19 +95,25 @@ const TERMS: &[(bool, &str, &str)] = &[
     (
         false,
         "full at",
-        "the goodput at which the resource would be 100 % busy; ≥: or more, because a request needs less of it when the load is higher",
+        "the goodput at which the resource would be 100 % busy: the highest measured goodput ÷ the utilization at that level; ≥: or more, because a request needs less of it when the load is higher",
     ),
-    (false, "queue growth", "how many more requests wait there for each client added"),
-    (false, "waits for the limit", "busy, but only because it needs the limit to go on"),
+    (
+        false,
+        "queue growth",
+        "how many more requests wait there for each client added; –: its queue cannot be seen",
+    ),
+    (false, "waits for the limit", "its threads count as busy while they wait for the limit"),
     (
         false,
         "next limit",
         "the limit if the present one were removed: the lowest “full at” above the measured goodput, except the generator’s and that of what waits for the limit",
     ),
+    (false, "rounds", "how often trials with and without the change were made, in random order"),
+    (false, "measured loss", "negative: goodput rose"),
     (
         false,
         "behaves like the limit",
-        "whether the measured loss fits the expected one, and not 0 (exact rules: docs/method.md)",
+        "yes: the interval of the measured loss is above half of the expected loss; no: it is below; unclear: neither (exact rules: docs/method.md)",
     ),
     (
         false,
@@ -115,7 +121,7 @@ const TERMS: &[(bool, &str, &str)] = &[
         "mean number of clients that wait for a resource or are served by it; waiting includes the time in which a thread wakes up",
     ),
     (false, "generator CPU, waiting", "clients whose answer has arrived and is not yet read"),
-    (false, "unaccounted", "clients in no other column"),
+    (false, "unaccounted", "clients in no other column; negative: some are in two"),
     (false, "resource usage", "means over the repetitions; columns with only zeros are left out"),
     (
         false,
@@ -195,16 +201,22 @@ fn knee(of: &Knee, found: &WorkloadFindings) -> Vec<Block> {
     let other = |method: &str, value: Option<f64>| [method.to_owned(), known(value, format::clients)];
     let clients = format::clients(of.clients) + &sentences::between_clients(of.ends);
     let rows = vec![
-        ["throughput × (latency at the lowest level + think time)".to_owned(), clients],
-        other("corner of a broken stick", of.broken_stick),
-        other("Kleinrock’s power", of.power),
-        other("Kneedle", of.kneedle),
+        [
+            "highest throughput × (mean latency at the lowest level + pause between requests)".to_owned(),
+            clients,
+        ],
+        other("broken stick: where two straight lines fitted to the goodput meet", of.broken_stick),
+        other("Kleinrock’s power: level with the highest goodput ÷ latency", of.power),
+        other(
+            "Kneedle: level that is furthest above a straight line between the ends of the curve",
+            of.kneedle,
+        ),
     ];
     let (low, high) = of.swept;
     let blunt =
         (!of.sharp).then_some("The methods differ by more than a factor of 2, so the knee is uncertain.");
     let methods =
-        format!("The first is the answer; the others are over the levels {low}–{high} (docs/method.md).");
+        format!("The first is the answer; the others are calculated from all levels, {low}–{high}.");
     let notes = [blunt, sentences::knee_brackets(of, found)].into_iter().flatten().map(str::to_owned);
     vec![
         Block::Part("Knee, by four methods".to_owned()),

@@ -104,10 +104,11 @@ fn in_use(of: &Reason, named: &[Evidence]) -> String {
         return String::new();
     }
     format!(
-        " {} need {} ({}) to serve requests. Therefore that is named, and not {}.",
+        " {} need {} ({}) to serve requests. Therefore the limit is {}, and not {}.",
         capitalized(&growth.resource),
         limits(named),
         busy(named),
+        limits(named),
         growth.resource
     )
 }
@@ -251,11 +252,11 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { of: Evidence { resource, .. }, is_named: true } => {
             format!(
-                "When {resource} was changed, goodput changed in agreement with the prediction (last table of this section). This is the only evidence for it, so it is supported, not confirmed."
+                "A change of {resource} changed goodput as predicted (see the table of changes below). No queue and no wait points to it, so it is supported, not confirmed."
             )
         }
         Reason::Followed { of: Evidence { resource, utilization, .. }, is_named: false } => format!(
-            "When {resource} was changed, goodput changed in agreement with the prediction, but its utilization is only {}. If no queue or wait points \
+            "A change of {resource} changed goodput as predicted, but its utilization is only {}. If no queue or wait points \
              to a resource, it is named only from 85 % on.",
             percent(*utilization, 0)
         ),
@@ -270,7 +271,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(of) => format!(
-            "Clients wait for {}, but neither these ({} busy) nor a processor or limit that they need is at least 95 % busy on average, so this queue is no evidence.",
+            "Clients queue for {}. But these are only {} busy, and nothing that they need, such as a processor, is at least 95 % busy. So this queue does not show the limit.",
             of.resource,
             percent(of.utilization, 0)
         ),
@@ -467,8 +468,12 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         ),
         (|of| of.rows.iter().any(|row| row.runs == 0), "No point: all trials failed."),
         (
+            |of| of.bottleneck.next.as_ref().is_some_and(|next| next.ceiling().is_some()),
+            "Next limit, at: goodput at which it would be 100 % busy; ≥: or more.",
+        ),
+        (
             |of| of.bottleneck.grade == Grade::Supported,
-            "Busy: at the levels at which the limit is determined. “Supported”: the limit is at least 95 % busy; or threads wait for it (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as predicted.",
+            "Busy: mean over the levels by which the limit is determined; the section of the workload names them. “Supported”: the limit is at least 95 % busy; or threads wait for it (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as predicted.",
         ),
         (
             |of| of.bottleneck.grade == Grade::Confirmed,
@@ -489,7 +494,7 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
 }
 
 /// How to read the plot of the resources.
-pub(super) const UTILIZATION: &str = "Grey: the load generator. Name in brackets: a resource that can be 100 % busy without being the limit, such as a disk. Vertical dashed line: the knee.";
+pub(super) const UTILIZATION: &str = "In the plot, grey is the load generator, a name in brackets is a resource that can be 100 % busy without being the limit, such as a disk, and the vertical dashed line is the knee.";
 
 /// How a trial went.
 pub(super) fn time_series_caption(of: &TimeSeries) -> String {
@@ -535,7 +540,7 @@ mod tests {
             ),
             (
                 Reason::Followed { of: of("server CPU", 0.6), is_named: false },
-                "When server CPU was changed, goodput changed in agreement with the prediction, but its utilization is only 60 %. \
+                "A change of server CPU changed goodput as predicted, but its utilization is only 60 %. \
                  If no queue or wait points to a resource, it is named only from 85 % on.",
             ),
             (
@@ -563,7 +568,7 @@ mod tests {
             ..Evidence::default()
         };
         let said = in_use(&Reason::Queue(growth), &[hard("server CPU", 0.98), hard("database CPU", 0.96)]);
-        let expected = " Server workers need server CPU and database CPU (98 % busy and 96 % busy) to serve requests. Therefore that is named, and not server workers.";
+        let expected = " Server workers need server CPU and database CPU (98 % busy and 96 % busy) to serve requests. Therefore the limit is server CPU and database CPU, and not server workers.";
         assert_eq!(said, expected);
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Pacing")]
 pub struct Pacing {
-    /// Send this many requests per second in total, at fixed times (open loop). A request waits if all clients are busy; its latency counts from its fixed time
+    /// Send this many requests per second in total, at planned times (open loop). A request waits if all clients are busy; its latency counts from its planned time
     #[arg(long, value_name = "N", conflicts_with = "think", group = "open")]
     pub rate: Option<Rate>,
 

@@ -36,10 +36,10 @@ pub(super) fn check(case: &OfWorkload) -> Checked {
 }
 
 fn by_experiment(of: &Effect, busy: &str) -> Checked {
-    let [mean, low, high, expected] =
-        [of.loss.mean, of.loss.low, of.loss.high, of.expected_loss].map(|share| share * 100.0);
+    let [mean, low, high, half] =
+        [of.loss.mean, of.loss.low, of.loss.high, of.expected_loss / 2.0].map(|share| share * 100.0);
     let seen = format!(
-        "with the generator slowed, goodput fell by {mean:.1} % (95 % interval {low:.1} % to {high:.1} %); if the generator were the limit, it would fall by {expected:.1} %{busy}"
+        "with the generator slowed, goodput fell by {mean:.1} % (95 % interval {low:.1} % to {high:.1} %); half of what it would fall at a limit is {half:.1} %{busy}"
     )
     .replace(" -", " −");
     match of.shown {

@@ -45,7 +45,7 @@ pub enum Test {
 /// Every check, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
-        .about("when the generator is slowed a little, goodput falls by less than half of what it would if the generator were the limit (details: docs/method.md)"),
+        .about("the generator is slowed a little; goodput must fall by less than half of what it would fall if the generator were the limit (details: docs/method.md)"),
     check("little", "Little’s law", Low, Test::Row(row::little))
         .about("attempts per second × (latency + think time) is the number of clients, or in an open loop attempts per second × service time the number of requests in flight, within 2 %"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
@@ -61,7 +61,7 @@ pub const CHECKS: &[Check] = &[
     check("mix", "requested mix", Medium, Test::Row(row::mix))
         .about("the observed mix of operations is the requested one"),
     check("checkpoints", "checkpoints", Medium, Test::Row(row::checkpoints))
-        .about("the window holds no checkpoint of the database, or at least two"),
+        .about("the window holds no checkpoint of the database, or at least two: with one, trials differ by when it came"),
     check("complete", "complete trials", Medium, Test::Workload(run::complete))
         .about("no planned trial failed"),
     check("repetitions", "repetitions", Medium, Test::Workload(run::repetitions))

@@ -338,7 +338,7 @@ fn the_generator_is_the_limit_if_and_only_if_goodput_follows_it() {
     assert_eq!(outcome, Outcome::Fail);
     assert!(
         seen.starts_with("with the generator slowed, goodput fell by 20.0 %")
-            && seen.contains("if the generator were the limit, it would fall by 20.3 %"),
+            && seen.contains("half of what it would fall at a limit is 10.2 %"),
         "{seen}"
     );
     assert_eq!((limit.bottleneck.grade, limit.trust.confidence), (Grade::Generator, Low));

@@ -43,12 +43,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
-    /// Also serve the HTTP API of another system: s3, or that of a student report: put-kv, crud, root or rpc (these four have no TLS, and are refused with
+    /// Also serve the HTTP API of another system: s3, or one of the four small APIs of docs/reports.md: put-kv, crud, root or rpc (these have no TLS, and are refused with
     /// --tokens). Repeatable
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
 
-    /// Name of the server. Requests for other hosts, except localhost and the addresses of --listen, are refused. Repeatable
+    /// Name of the server. If given, requests for other hosts are refused, except localhost and the addresses of --listen. Repeatable
     #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
@@ -88,7 +88,7 @@ pub(crate) struct Args {
     )]
     pub(super) store: Vec<String>,
 
-    /// Other programs write the table that --store names (…?table=NAME), so cache nothing
+    /// Cache nothing, because other programs also write the table in the URL of --store, as in postgres://host/db?table=NAME
     #[arg(long, env = "WEIR_FOREIGN_WRITERS", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) foreign_writers: bool,
 
@@ -207,7 +207,7 @@ pub(crate) struct Args {
     pub(super) batching: Batching,
 
     #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_INJECT", value_delimiter = ',')]
-    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40; only with --lab. Names: {} (docs/reference.md)", FAULTS.join(", ")))]
+    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40 (each request takes 250 µs of processor time; with more than 40 requests in progress, some fail); only with --lab. Names: {} (docs/reference.md)", FAULTS.join(", ")))]
     pub(super) inject: Vec<String>,
 
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
