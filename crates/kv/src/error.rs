@@ -13,7 +13,8 @@ pub struct Error {
 impl Error {
     /// Something that did not work although it was asked for rightly. `what` names the thing and the cause.
     pub fn new(what: impl Display) -> Error {
-        Error { what: what.to_string(), hint: String::new(), exit_code: 1 }
+        // Names that it quotes may hold line ends.
+        Error { what: what.to_string().replace(['\n', '\r'], " "), hint: String::new(), exit_code: 1 }
     }
 
     /// A mistake of the caller: in a flag, a file, a URL, the environment.
@@ -33,7 +34,7 @@ impl Error {
 
     /// Says where it is wrong: a file, a target, a flag.
     pub fn at(self, place: impl Display) -> Error {
-        Error { what: format!("{place}: {}", self.what), ..self }
+        Error { what: format!("{place}: {}", self.what).replace(['\n', '\r'], " "), ..self }
     }
 
     /// Whether it is the caller's mistake.
@@ -63,5 +64,16 @@ impl std::error::Error for Error {}
 impl From<Error> for String {
     fn from(error: Error) -> String {
         error.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_stays_on_the_line() {
+        let error = Error::input("no name: `a\nb`").at("file\r\nof").hint("rename it");
+        assert_eq!(error.to_string(), "file  of: no name: `a b`; hint: rename it");
     }
 }
