@@ -4,6 +4,7 @@
 //! hold of all segments of one moment, which are then there even if the cleaner removes them, and of the newest as much as is
 //! whole. What was acknowledged before that moment is in it.
 
+use super::end::End;
 use super::files;
 use super::repair::{self, Checked};
 use super::segment::{self, PREAMBLE_BYTES};
@@ -105,6 +106,12 @@ fn copy(segments: &[(u32, File)], partial: &Path) -> io::Result<()> {
         }
         to.sync_all()?;
     }
+    // It says how much is there, so that a copy of the copy that is shorter is found out.
+    let ends = segments.first().zip(segments.last());
+    if let Some(((first, _), (segment, _))) = ends {
+        let bytes = fs::metadata(files::path(partial, *segment))?.len();
+        End { first: *first, segment: *segment, bytes, is_copy: true }.write(partial)?;
+    }
     File::open(partial)?.sync_all()
 }
 
@@ -129,8 +136,9 @@ fn newest(mut file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Removes the segments in a copy.
+/// Removes what is in a copy.
 fn clear(partial: &Path) -> io::Result<()> {
+    End::remove(partial)?;
     files::segments(partial)?.into_iter().try_for_each(|number| fs::remove_file(files::path(partial, number)))
 }
 

@@ -7,6 +7,7 @@
 //! The oldest segment goes once its rows have been written anew at the log's end. So an entry that removes a row is never older
 //! than one that creates it.
 
+use super::end::End;
 use super::files;
 use super::index::{Index, Place, Segment};
 use super::replay::Replayed;
@@ -148,7 +149,7 @@ impl Log {
             let what = format!("the store {store} is damaged: {damage}; restore a backup of the directory");
             return Err(Error::new(Kind::Config, format!("{what}, or: {commands} keeps what can be read")));
         }
-        let Replayed { store, index, meta, bytes, end, carried, batch, .. } = replayed;
+        let Replayed { store, index, meta, bytes, end, carried, batch, epochs_skipped, .. } = replayed;
         let ends = [end, carried.last().map_or(end, |range| range.end as u64)];
         let carried = carried.into_iter().filter_map(|range| segment::entry(&bytes[range]));
         // What the log says of itself is in `meta`, and written anew with the next epoch.
@@ -165,7 +166,7 @@ impl Log {
         };
         let first = meta.first;
         // Epochs end far below: then no server may own the store.
-        let meta = Meta { epoch: meta.epoch.saturating_add(1), map, ..meta };
+        let meta = Meta { epoch: meta.epoch.saturating_add(1 + epochs_skipped), map, ..meta };
         let writer = Writer::behind(Arc::new(file.map_err(cannot)?), segment, ends, batch, meta);
         let log = Log::new(directory, segment_bytes_max, store, index, writer, lock);
         let mut writer = log.writer.lock();
@@ -191,6 +192,15 @@ impl Log {
     ) -> Log {
         let (directory, index, writer) = (directory.to_owned(), RwLock::new(index), Mutex::new(writer));
         Log { directory, segment_bytes_max, store, index, writer, _lock: lock }
+    }
+
+    /// Says where the log ends, for who opens it after this; nothing of one of which a write or a flush failed.
+    pub(super) fn say_end(&self) -> io::Result<()> {
+        let writer = self.writer.lock();
+        let (segment, bytes) = (writer.segment, writer.offset);
+        let is_known = !writer.is_spoiled && !writer.is_lost && writer.carried_end == 0;
+        let end = End { first: writer.meta.first as u32, segment, bytes, is_copy: false };
+        if is_known { end.write(&self.directory) } else { Ok(()) }
     }
 
     /// Which epoch this is.

@@ -4,6 +4,7 @@
 
 mod backup;
 mod cleaner;
+mod end;
 mod files;
 #[cfg(feature = "test-support")]
 #[path = "../../tests/fuzz/mod.rs"]
@@ -80,6 +81,10 @@ impl Drop for Opened {
             // It panics in no case that a caller could do anything about.
             let _ = cleaner.join();
         }
+        // Without it the log is opened as after a crash.
+        if let Err(error) = self.log.say_end() {
+            ::log::warn!("the end of the embedded store is not noted: {error}");
+        }
     }
 }
 
@@ -95,6 +100,10 @@ impl Embedded {
         let segment_bytes = segment.map(|bytes| bytes.parse::<kv::units::Size>().map(|size| size.0));
         match segment_bytes.transpose() {
             _ if directory.is_empty() => Err(wrong("names no directory")),
+            // Else it were a directory in the root of the machine.
+            _ if directory.starts_with("//") && !directory.starts_with("///") => {
+                Err(wrong("names a host, which a directory has not"))
+            }
             Err(_) => Err(wrong("has a wrong length of segments, as in ?segment=1MiB")),
             Ok(segment_bytes) => {
                 let (owned, flush) = (Mutex::new(None), Arc::default());

@@ -1,6 +1,7 @@
 //! Checks a directory of the embedded store that no server uses, and repairs it: a new log of what can be read, and the old one
 //! beside it.
 
+use super::end::End;
 use super::files;
 use super::index::Place;
 use super::log::{Log, Purpose, Writer, cannot_open};
@@ -84,6 +85,8 @@ fn repair_locked(directory: &Path, segment_bytes_max: Option<u64>, lock: File) -
             let made = files::segments(directory).unwrap_or_default();
             made.iter().filter(|number| **number > last).for_each(|number| files::remove(&log.path(*number)));
         })?;
+    // What it says is of the old ones.
+    End::remove(directory).map_err(unusable)?;
     log.begin_at(last + 1)?;
     old.iter().for_each(|number| files::remove(&log.path(*number)));
     match read(directory)?.damage.first() {

@@ -1,6 +1,7 @@
 //! What is in a directory of the embedded store: all segments that count, read from the first to the last batch, and what of them
 //! is damaged.
 
+use super::end::End;
 use super::files;
 use super::index::{Index, Place, Segment};
 use super::segment::{self, Batch, EntryKind, Meta, PREAMBLE_BYTES, Salvaged};
@@ -32,7 +33,12 @@ pub(super) struct Replayed {
     pub damage: Vec<Damage>,
     /// The bytes of the last segment behind the last whole batch. They are of one that was not acknowledged.
     pub torn: Option<(PathBuf, Range<u64>)>,
+    /// How many epochs the next is to skip, because another log may have them.
+    pub epochs_skipped: u64,
 }
+
+/// Of missing segments no more are named: it would help nobody.
+const MISSING_MAX: usize = 100;
 
 /// A part of the log that is not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,10 +85,14 @@ impl Replayed {
             version_max: 0,
             damage: Vec::new(),
             torn: None,
+            epochs_skipped: 0,
         };
         let mut numbers = files::segments(directory)?;
         let Some(last) = numbers.last().copied() else { return Ok(replayed) };
         let path = |number: u32| files::path(directory, number);
+        let missing = |number| Damage { path: path(number), range: None, readable: 0, lost: vec![] };
+        let at_rest = End::read(directory)?;
+        replayed.epochs_skipped = at_rest.map_or(0, |end| end.gap());
         let read = |number: u32| {
             let read = fs::read(path(number));
             read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path(number).display())))
@@ -108,23 +118,20 @@ impl Replayed {
                 break;
             }
         }
-        let first = replayed.meta.as_ref().map_or(numbers[0], |meta| meta.first as u32);
+        let said = replayed.meta.as_ref().map_or(numbers[0], |meta| meta.first as u32);
+        // The newest segment, which knows best, may be missing.
+        let first = at_rest.map_or(said, |end| said.max(end.first));
         let mut expected = first;
         if first > last {
             // A log does not begin behind the segment that says so. What is there is read for a repair.
-            let path = path(first);
-            replayed.damage.push(Damage { path, range: None, readable: 0, lost: vec![] });
+            replayed.damage.push(missing(first));
             expected = numbers[0];
         }
         numbers.retain(|number| *number >= expected);
         let mut next = numbers.first().map(|number| read(*number)).transpose()?;
         for (at, number) in numbers.iter().copied().enumerate() {
             let Some(bytes) = next.take() else { break };
-            // More of them would help nobody.
-            let missing = (expected..number).take(100);
-            let missing =
-                missing.map(|number| Damage { path: path(number), range: None, readable: 0, lost: vec![] });
-            replayed.damage.extend(missing);
+            replayed.damage.extend((expected..number).take(MISSING_MAX).map(missing));
             expected = number + 1;
             next = numbers.get(at + 1).map(|number| read(*number)).transpose()?;
             // The next segment says where this one ends.
@@ -133,6 +140,7 @@ impl Replayed {
                 Meta::of_entry(&after[segment::batch(after, PREAMBLE_BYTES, store)?.entries.first()?.clone()])
             });
             let end = meta.map(|meta| meta.previous_end as usize);
+            let end = end.or(at_rest.filter(|end| end.segment == number).map(|end| end.bytes as usize));
             let mut walk = Walk::through(&bytes, store, end, number == last);
             let begins = walk
                 .batches
@@ -162,6 +170,8 @@ impl Replayed {
                 replayed.bytes = bytes;
             }
         }
+        let behind = at_rest.map_or(last, |end| end.segment).saturating_add(1);
+        replayed.damage.extend((last + 1..behind).take(MISSING_MAX).map(missing));
         Ok(replayed)
     }
 
@@ -256,7 +266,7 @@ impl Walk {
         match () {
             () if rest.is_empty() && !walk.batches.is_empty() => {}
             // It has had its first batch since it has its name.
-            () if is_last && !walk.batches.is_empty() => walk.torn = Some(rest),
+            () if is_last && end.is_none() && !walk.batches.is_empty() => walk.torn = Some(rest),
             () => walk.damaged.push(rest.start..rest.end.max(rest.start)),
         }
         walk

@@ -72,8 +72,11 @@ async fn others_go_on_while_a_log_is_read() {
 
 #[test]
 fn a_wrong_url_says_what_is_wrong() {
-    for (url, what) in [("file:", "names no directory"), ("file:x?segment=many", "wrong length of segments")]
-    {
+    for (url, what) in [
+        ("file:", "names no directory"),
+        ("file:x?segment=many", "wrong length of segments"),
+        ("file://x", "names a host"),
+    ] {
         let error = Embedded::open(url).err().unwrap().to_string();
         assert!(error.contains(what) && error.contains("write file:./weir-data"), "{error}");
     }

@@ -126,7 +126,7 @@ fn show_repair(repaired: &Repaired) {
     if records + bytes + missing > 0 {
         let parts = [
             counted(records, "record"),
-            format!("{} with any number of records", Size(bytes)),
+            format!("{} bytes with any number of records", bytes),
             counted(missing, "segment"),
         ];
         say(format_args!("lost: {}", parts.join(", ")));

@@ -1,0 +1,208 @@
+//! The file in which a log at rest says where it ends: after a clean stop, and in a backup.
+//!
+//! A log that was cut off by a crash ends somewhere, and what stood behind that was never acknowledged. Of one at rest it is known what
+//! it holds, so that a file that became shorter is damage. As soon as the log is used again it has a later segment, and this says nothing.
+
+use super::files;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+const NAME: &str = "end";
+const NEXT: &str = "end.next";
+
+/// Epochs between that of a copy and the first one of its use. Whoever goes on with the original begins fewer meanwhile, so versions
+/// are given out once.
+const GAP: std::ops::Range<u64> = 1024..4096;
+
+/// Where a log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    /// The oldest segment that counts, and the newest.
+    pub first: u32,
+    pub segment: u32,
+    /// How many bytes of the newest are written.
+    pub bytes: u64,
+    /// Whether this log is a copy, whose original may have gone on.
+    pub is_copy: bool,
+}
+
+impl End {
+    /// Writes it for the log in `directory`, all of which is on disk.
+    pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
+        let next = directory.join(NEXT);
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
+        file.write_all(self.text().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&next, directory.join(NAME))?;
+        File::open(directory)?.sync_all()
+    }
+
+    /// Of the log in `directory`, if it is still at rest; `None` also if it cannot be understood.
+    pub(super) fn read(directory: &Path) -> io::Result<Option<End>> {
+        let text = match fs::read_to_string(directory.join(NAME)) {
+            Ok(text) => text,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let newest = files::segments(directory)?.last().copied().unwrap_or_default();
+        Ok(End::of(&text).filter(|end| end.segment >= newest))
+    }
+
+    /// Removes what is said of the log in `directory`.
+    pub(super) fn remove(directory: &Path) -> io::Result<()> {
+        for name in [NEXT, NAME] {
+            fs::remove_file(directory.join(name)).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })?;
+        }
+        File::open(directory)?.sync_all()
+    }
+
+    /// By how many epochs more than one the next is later.
+    pub(super) fn gap(&self) -> u64 {
+        let random = RandomState::new().hash_one(self.bytes);
+        if self.is_copy { GAP.start + random % (GAP.end - GAP.start) } else { 0 }
+    }
+
+    fn text(&self) -> String {
+        let End { first, segment, bytes, is_copy } = self;
+        let said = format!("{first} {segment} {bytes} {is_copy}");
+        format!("{said} {}\n", crc32fast::hash(said.as_bytes()))
+    }
+
+    fn of(text: &str) -> Option<End> {
+        let mut words = text.split_whitespace();
+        let end = End {
+            first: words.next()?.parse().ok()?,
+            segment: words.next()?.parse().ok()?,
+            bytes: words.next()?.parse().ok()?,
+            is_copy: words.next()?.parse().ok()?,
+        };
+        (end.text() == text).then_some(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::backup::backup;
+    use super::super::log::Log;
+    use super::super::repair::{check, repair};
+    use super::*;
+    use crate::Part;
+    use kv::{Change, Key, Row, Version, Write};
+    use std::path::PathBuf;
+
+    fn opened(directory: &Path) -> Result<Log, crate::Error> {
+        Log::open(directory, Some(1 << 16), |map, in_use| {
+            Part::WHOLE.admit(map, in_use, "it").map(|_| Part::WHOLE.map())
+        })
+    }
+
+    /// A store of several segments that was used once, and its newest segment.
+    fn at_rest(directory: &Path, puts: u8) -> (u64, PathBuf) {
+        let log = opened(directory).unwrap();
+        for number in 0..puts {
+            let key = Key::new(&[number]).unwrap();
+            let row = Row::new(&key, "", &[number; 2000], Version::first_of(log.epoch()));
+            log.write(&[Write { key, version: row.version(), change: Change::Put(row) }]).unwrap();
+        }
+        log.say_end().unwrap();
+        (log.epoch(), files::path(directory, *files::segments(directory).unwrap().last().unwrap()))
+    }
+
+    fn cut(path: &Path, bytes: u64) {
+        OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
+    }
+
+    #[test]
+    fn what_is_said_is_read_and_what_is_damaged_says_nothing() {
+        let end = End { first: 3, segment: 10, bytes: 4711, is_copy: true };
+        assert_eq!(End::of(&end.text()), Some(end));
+        for text in ["", "3 10 4711 true", &end.text().replace("47", "48"), &end.text().repeat(2)] {
+            assert_eq!(End::of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_was_stopped_and_became_shorter_is_damaged_and_can_be_repaired() {
+        let place = tempfile::tempdir().unwrap();
+        let (_, newest) = at_rest(place.path(), 10);
+        assert_eq!(check(place.path()).unwrap().damage, []);
+        // Within a batch, and between two.
+        for bytes in [9000, 16] {
+            cut(&newest, bytes);
+            let found = check(place.path()).unwrap();
+            assert_eq!((found.damage.len(), found.torn), (1, None), "{bytes}");
+            assert_eq!(found.damage[0].path, newest);
+            let error = opened(place.path()).map(drop).unwrap_err();
+            assert!(error.to_string().contains("is damaged"), "{error}");
+        }
+        let before = fs::read(&newest).unwrap();
+        assert!(repair(place.path(), Some(1 << 16)).unwrap().set_aside.is_some());
+        assert_eq!(check(place.path()).unwrap().damage, []);
+        drop(opened(place.path()).unwrap());
+        assert_eq!(before.len(), 16);
+    }
+
+    #[test]
+    fn zeros_at_the_end_of_a_store_that_was_stopped_are_damage() {
+        let place = tempfile::tempdir().unwrap();
+        let (_, newest) = at_rest(place.path(), 10);
+        cut(&newest, 9000);
+        cut(&newest, 1 << 16);
+        assert_eq!(check(place.path()).unwrap().damage.len(), 1);
+    }
+
+    #[test]
+    fn once_the_log_is_used_again_a_torn_end_is_one() {
+        let place = tempfile::tempdir().unwrap();
+        at_rest(place.path(), 10);
+        let log = opened(place.path()).unwrap();
+        let key = Key::new(b"key").unwrap();
+        let row = Row::new(&key, "", &[7; 2000], Version::first_of(log.epoch()));
+        log.write(&[Write { key, version: row.version(), change: Change::Put(row) }]).unwrap();
+        drop(log);
+        let newest = files::path(place.path(), *files::segments(place.path()).unwrap().last().unwrap());
+        let written = fs::read(&newest).unwrap().iter().rposition(|byte| *byte != 0).unwrap() as u64;
+        cut(&newest, written - 10);
+        let found = check(place.path()).unwrap();
+        assert!(found.damage.is_empty() && found.torn.is_some(), "{found:?}");
+        drop(opened(place.path()).unwrap());
+    }
+
+    #[test]
+    fn of_a_copy_the_segment_that_is_missing_is_named_also_if_it_was_the_newest() {
+        let place = tempfile::tempdir().unwrap();
+        let [original, copy] = ["store", "copy"].map(|name| place.path().join(name));
+        at_rest(&original, 100);
+        backup(&original, &copy).unwrap();
+        let numbers = files::segments(&copy).unwrap();
+        assert!(numbers.len() > 2, "{numbers:?}");
+        let newest = files::path(&copy, *numbers.last().unwrap());
+        fs::remove_file(&newest).unwrap();
+        let damage = check(&copy).unwrap().damage;
+        assert_eq!(damage.iter().map(|of| &of.path).collect::<Vec<_>>(), [&newest]);
+        // Also after a repair, whose segments have the numbers behind those that are there.
+        repair(&copy, Some(1 << 16)).unwrap();
+        assert_eq!(check(&copy).unwrap().damage, []);
+    }
+
+    #[test]
+    fn a_copy_and_its_original_give_out_no_version_twice() {
+        let place = tempfile::tempdir().unwrap();
+        let [original, copy] = ["store", "copy"].map(|name| place.path().join(name));
+        let (epoch, _) = at_rest(&original, 3);
+        backup(&original, &copy).unwrap();
+        assert_eq!(opened(&original).unwrap().epoch(), epoch + 1);
+        let first = opened(&copy).unwrap().epoch();
+        assert!((epoch + GAP.start..epoch + GAP.end + 1).contains(&first), "{epoch} {first}");
+        // Only once.
+        assert_eq!(opened(&copy).unwrap().epoch(), first + 1);
+    }
+}
