@@ -345,10 +345,13 @@ pub fn open_with(url: &str, others: &[Scheme]) -> Result<Box<dyn Store>, Error> 
         Some(scheme) => (scheme.open)(url),
         None => {
             let known: Vec<&str> = SCHEMES.iter().chain(others).map(|scheme| scheme.example).collect();
-            Err(Error::new(
-                Kind::Config,
-                format!("{} is no store; known are {}", redacted(url), known.join(", ")),
-            ))
+            let what = match url.split_once("://") {
+                Some((scheme, _)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+                    format!("{scheme}:// is no kind of store")
+                }
+                _ => format!("{} is no store", redacted(url)),
+            };
+            Err(Error::new(Kind::Config, format!("{what}; known are {}", known.join(", "))))
         }
     }
 }

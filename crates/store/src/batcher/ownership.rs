@@ -50,6 +50,12 @@ pub(super) fn spawn(
     }
 }
 
+/// What failed, without what to do about it: of one who waits, nothing.
+fn without_remedy(error: &Error) -> String {
+    let text = error.to_string();
+    text.split("; ").next().unwrap_or_default().to_owned()
+}
+
 struct Owner {
     shared: Arc<Shared>,
     observer: Arc<dyn Observer>,
@@ -69,12 +75,13 @@ impl Owner {
             Err(error) if self.may_wait_for(&error) => {
                 match role {
                     Role::Replica => log::warn!("the server starts without the replica: {error}"),
-                    Role::Store(_) => log::info!("standing by: {error}"),
+                    Role::Store(_) => log::info!("standing by: {}", without_remedy(&error)),
                 }
                 self.announce(self.status_after(&error, since));
                 self.starts(Ok(()));
                 // Else the server ends.
                 let Some(lease) = self.reacquire(PAUSE_MIN).await else { return };
+                log::info!("this server uses {role} now");
                 lease
             }
             Err(error) => {
@@ -185,12 +192,17 @@ impl Owner {
 
     /// Waits only while another server owns the store; any other failure is reported at once.
     async fn first_lease(&self) -> Result<Lease, Error> {
-        let deadline = Instant::now() + self.shared.config.lease_wait;
+        let wait = self.shared.config.lease_wait;
+        let deadline = Instant::now() + wait;
+        let mut says_so = !wait.is_zero();
         loop {
             let result = self.acquire().await;
             match &result {
                 Err(error) if self.may_wait_for(error) => return result,
                 Err(error) if error.kind().is_taken() && Instant::now() < deadline => {
+                    if std::mem::take(&mut says_so) {
+                        log::info!("{}; waiting {} s for it", without_remedy(error), wait.as_secs());
+                    }
                     tokio::time::sleep(PAUSE_MIN).await;
                 }
                 _ => return result,

@@ -338,11 +338,12 @@ impl MysqlSession {
         if bytes + OVERHEAD_BYTES <= self.packet_bytes_max {
             return Ok(());
         }
-        let (shown, limit) = (&self.shown, self.packet_bytes_max);
+        // Clients read it, so it names no host.
+        let limit = self.packet_bytes_max;
         let message = format!(
-            "the store {shown} has no room for a row: {bytes} bytes as SQL and max_allowed_packet is {limit}; raise it there"
+            "the row is too large for the store: {bytes} bytes as SQL, and its max_allowed_packet is {limit}; raise it there"
         );
-        Err(Error::new(Kind::Rejected, message))
+        Err(Error::new(Kind::Unfit, message))
     }
 }
 

@@ -297,8 +297,8 @@ fn token(args: &ServerArgs) -> Result<Option<String>, Error> {
     };
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let what = format!("{place} has no token: it is one word of ASCII");
-        return Err(Error::input(what).hint("`weir token` makes one"));
+        let what = format!("{place} is no token: it has to be one word of ASCII");
+        return Err(Error::input(what).hint("write only the first line of what `weir token` prints"));
     }
     Ok(Some(token.to_owned()))
 }

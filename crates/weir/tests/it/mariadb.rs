@@ -152,7 +152,8 @@ fn a_row_larger_than_todays_packets_of_mariadb_is_read() {
         assert!(found.body == large);
         // What is sent must fit as before.
         let refused = client.put("/kv/large", &large[..2 << 20]);
-        assert_eq!((refused.status, refused.problem()["code"].as_str()), (503, Some("store_refused")));
+        assert_eq!((refused.status, refused.problem()["code"].as_str()), (400, Some("unfit")));
+        assert!(refused.text().contains("max_allowed_packet is 1048576"), "{refused:?}");
         assert_eq!(client.ask("DELETE", "/kv/large", &[], b"").unwrap().status, 204);
         assert_eq!(client.put("/kv/small", b"w").status, 204);
         assert_eq!(epoch(), before);

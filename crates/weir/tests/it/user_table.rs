@@ -430,7 +430,7 @@ fn events_too_large_for_mariadb_cost_the_connection() {
     block_on(async {
         let lease = store.acquire(Part::WHOLE).await.unwrap();
         let mut session = store.connect(lease.epoch).await.unwrap();
-        for (bytes, kind) in [(1 << 20, Err(Kind::Rejected)), (1 << 10, Ok(()))] {
+        for (bytes, kind) in [(1 << 20, Err(Kind::Unfit)), (1 << 10, Ok(()))] {
             let block = EventBlock { id: 1, at: lease.now, body: vec![0; bytes].into() };
             let written = session.write_with(&[], Some(&block)).await;
             assert_eq!(written.map(drop).map_err(|error| error.kind()), kind);

@@ -22,6 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,6 +36,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let passed = service::passed_sockets()?;
     let plan = plan(args)?;
     logger::start()?;
+    warn_of_others_rights(&plan.args);
     let (log, path) = (plan.options.access_log.as_ref(), plan.args.access_log.as_ref());
     let writer = log.zip(path).map(|(log, path)| access_log::start(log, path)).transpose()?;
     let served = serve(&plan, passed);
@@ -43,6 +45,23 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     }
     log::logger().flush();
     served
+}
+
+/// Secrets that every user of the machine may read, and lists of rights that others may change, are used all the same.
+fn warn_of_others_rights(args: &Args) {
+    const READ: u32 = 0o004;
+    const WRITE: u32 = 0o022;
+    for (path, refused) in
+        [(&args.tls_key, READ | WRITE), (&args.s3_credentials, READ | WRITE), (&args.tokens, WRITE)]
+    {
+        let Some(path) = path else { continue };
+        // What cannot be read was refused before.
+        let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode());
+        if mode & refused != 0 {
+            let path = path.display();
+            log::warn!("other users may read or write {path} (mode {:o}); run chmod 600 on it", mode & 0o777);
+        }
+    }
 }
 
 fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
@@ -176,9 +195,19 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
 fn store_failure(error: &store::Error) -> Error {
     match error.kind() {
         Kind::Unavailable if error.to_string().starts_with("cannot reach") => {
-            Error::new(error).hint("start it, or leave --store out to use the embedded one")
+            Error::new(error).hint("start it, or check host and port of --store")
         }
-        Kind::Config => Error::input(error).hint("`weir serve --help` shows what --store takes"),
+        // PostgreSQL and MySQL: the user may not.
+        Kind::Config if ["(42501)", "(1142)"].iter().any(|code| error.to_string().contains(code)) => {
+            Error::input(error).hint(
+                "GRANT the user of --store SELECT, INSERT, UPDATE and DELETE on the tables weir_…, and CREATE for their first start",
+            )
+        }
+        // Others say what to do.
+        Kind::Config if !error.to_string().contains("; ") => {
+            Error::input(error).hint("check the URL of --store; `weir serve --help` shows what it takes")
+        }
+        Kind::Config => Error::input(error),
         _ => Error::new(error),
     }
 }
