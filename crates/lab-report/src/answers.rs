@@ -116,7 +116,7 @@ fn no_knee(found: &WorkloadFindings) -> &'static str {
 fn limit(found: &WorkloadFindings) -> Answer {
     let bottleneck = &found.bottleneck;
     let (named, busy) = (sentences::limits(&bottleneck.named), sentences::busy(&bottleneck.named));
-    let next = bottleneck.next.as_ref().and_then(|of| Some((&of.resource, of.ceiling()?)));
+    let next = bottleneck.next.as_ref().and_then(|of| Some((sentences::limit(of), of.ceiling()?)));
     let next = Some(match next {
         Some((name, at)) => {
             // Short, so that the whole answer has room in a line of a terminal.

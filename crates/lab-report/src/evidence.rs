@@ -75,6 +75,12 @@ fn is_named(found: &WorkloadFindings, of: &Evidence) -> bool {
     found.bottleneck.named.iter().any(|named| named.resource == of.resource)
 }
 
+/// With the name of the limit, where its resource has another.
+fn named(is: &str, of: &Evidence) -> String {
+    let name = sentences::limit(of);
+    if name == of.resource { is.to_owned() } else { format!("{is}: {name}") }
+}
+
 /// What a resource is found to be; `None` where nothing is known.
 fn verdict(found: &WorkloadFindings, of: &Evidence) -> Option<String> {
     let bottleneck = &found.bottleneck;
@@ -85,13 +91,14 @@ fn verdict(found: &WorkloadFindings, of: &Evidence) -> Option<String> {
             Grade::Suspected => "perhaps the limit",
             _ => "the limit",
         };
-        let name = sentences::limit(of);
-        return Some(if name == of.resource { is.to_owned() } else { format!("{is}: {name}") });
+        return Some(named(is, of));
     }
     let said = match () {
         () if bottleneck.named.iter().any(|limit| of.waits_for(limit)) => "waits for the limit",
         () if of.kind == ResourceKind::Generator => "part of the generator",
-        () if bottleneck.next.iter().any(|next| next.resource == of.resource) => "next limit",
+        () if bottleneck.next.iter().any(|next| next.resource == of.resource) => {
+            return Some(named("next limit", of));
+        }
         () if is_in(&bottleneck.load_dependent) => "busy, but batches grow with load",
         () if of.waiting.is_none() && of.utilization < SATURATED => "not full",
         () => return None,
