@@ -37,6 +37,10 @@ pub(super) async fn serve(worker: Rc<Worker>, listeners: Vec<Listener>) {
     while Rc::strong_count(&worker) > 1 && tokio::time::Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    // What serves a connection holds it.
+    if Rc::strong_count(&worker) > 1 {
+        log::warn!("the time to drain is over: connections with requests in progress are cut off");
+    }
 }
 
 /// Accepts connections until the server drains. The listener closes then: a draining server refuses new connections.

@@ -348,6 +348,20 @@ fn a_second_signal_ends_a_drain() {
 }
 
 #[test]
+fn what_a_drain_cuts_off_is_logged() {
+    let mut command = weir();
+    command.args(["serve", "--store", "memory:", "--listen", "127.0.0.1:0", "--drain", "200ms"]);
+    let (mut child, port) = started(command.stderr(Stdio::piped()));
+    let said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut writer = Client::connect((Ipv4Addr::LOCALHOST, port).into()).unwrap();
+    let asked = request("PUT /kv/a", "Expect: 100-continue\r\nContent-Length: 5\r\n");
+    assert_eq!(writer.exchange(&asked).status, 100);
+    kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), Signal::TERM).unwrap();
+    assert!(said.collect::<Vec<_>>().iter().any(|line| line.contains("the time to drain is over")));
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn a_closed_terminal_drains() {
     let mut server = server(&[]);
     let mut writer = with_request_under_way(&server);
