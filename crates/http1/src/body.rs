@@ -136,7 +136,7 @@ const TRAILER_BYTES_MAX: u16 = 4 << 10;
 /// Most trailer fields.
 const TRAILER_LINES_MAX: u16 = 64;
 
-const TOO_LARGE: Reject = Reject::new(413, "body too large");
+const TOO_LARGE: Reject = Reject::new(413, "the body is larger than the server takes");
 const BAD_SIZE: Reject = Reject::bad("malformed chunk size");
 const BAD_EXTENSION: Reject = Reject::bad("malformed or too long chunk extension");
 const TOO_MUCH_EXTENSION: Reject = Reject::bad("too much in chunk extensions");

@@ -372,8 +372,12 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
         }
         Failure::new(400, "bad_line", what).not_applied()
     };
-    let line: Line<'_> =
-        serde_json::from_slice(line).map_err(|error| bad(format!("the line is no operation: {error}")))?;
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| match line.trim_ascii_start() {
+        // What the parser says of these is about Rust.
+        [b'{', ..] => bad(format!("the line is no operation: {error}")),
+        _ => bad(r#"the line is no JSON object, as in {"op":"get","key":"a"}; a batch has one in each line"#
+            .to_owned()),
+    })?;
     let key = json::key_of(line.key.as_deref(), line.key_b64.as_deref()).map_err(bad)?;
     let tags_bytes = [&line.if_match, &line.if_none_match].map(|list| list.as_ref().map_or(0, String::len));
     if tags_bytes.iter().any(|bytes| *bytes > TAGS_BYTES_MAX) {
@@ -516,6 +520,14 @@ mod tests {
             let Err(failure) = operation(line.as_bytes(), 1000) else { panic!("{line}") };
             let Cow::Owned(detail) = failure.detail else { continue };
             assert!(detail.capacity() < 2000, "{} bytes", detail.capacity());
+        }
+    }
+
+    #[test]
+    fn an_array_of_operations_is_told_what_a_batch_is() {
+        for line in [r#"[{"op":"get","key":"a"}]"#, "nothing"] {
+            let Err(failure) = operation(line.as_bytes(), 1000) else { panic!("{line}") };
+            assert!(failure.detail.contains("a batch has one in each line"), "{}", failure.detail);
         }
     }
 

@@ -113,7 +113,11 @@ fn add(file: &Path, entry: &str) -> Result<(), Error> {
         out.write_all(format!("{before}{gap}{entry}").as_bytes()).map_err(failed)?;
         out.sync_all().map_err(failed)?;
         // What the server would refuse is not put in place of what it takes.
-        Tokens::new(&new)?;
+        Tokens::new(&new).map_err(|error| match error.to_string().contains("given twice") {
+            true => Error::input(format_args!("{} has a token of this name", file.display()))
+                .hint("choose another name, or remove its entry"),
+            false => error,
+        })?;
         std::fs::rename(&new, file).map_err(failed)
     };
     replace().inspect_err(|_| drop(std::fs::remove_file(&new)))

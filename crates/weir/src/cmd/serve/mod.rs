@@ -68,9 +68,13 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     let manager = Manager::of_environment()?;
     let taken = |error: io::Error| {
         // Not the exit code of wrong settings, with which a service manager gives up: the port or address may be there soon.
-        let may_change = matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable);
+        let error_kind = error.kind();
+        let may_change = matches!(error_kind, io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable);
         let failed = if may_change { Error::new(error) } else { Error::input(error) };
-        failed.hint("stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one")
+        failed.hint(match error_kind {
+            io::ErrorKind::AddrNotAvailable => "name an address of this machine",
+            _ => "stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one",
+        })
     };
     // Before the stores are acquired: each lease costs an epoch.
     let sockets = Sockets::bind(&plan.options, &mut passed).map_err(taken)?;
