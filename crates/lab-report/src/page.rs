@@ -95,7 +95,7 @@ const TERMS: &[(bool, &str, &str)] = &[
     (
         false,
         "full at",
-        "the goodput at which the resource would be 100 % busy: the highest measured goodput ÷ the utilization at that level; ≥: or more, because a request needs less of it when the load is higher",
+        "the goodput at which the resource would be 100 % busy: the highest measured goodput ÷ the utilization at that level; ≥: or more, because a request needs clearly less of it when the load is higher",
     ),
     (
         false,

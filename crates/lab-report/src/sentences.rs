@@ -252,7 +252,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { of: Evidence { resource, .. }, is_named: true } => {
             format!(
-                "A change of {resource} changed goodput as predicted (see the table of changes below). Nothing else points to it: no wait, and no queue that takes at least half of the added clients."
+                "When {resource} was changed, goodput behaved as it does at a limit (see the table of changes below)."
             )
         }
         Reason::Followed { of: Evidence { resource, utilization, .. }, is_named: false } => format!(
@@ -271,7 +271,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(of) => format!(
-            "Clients queue for {}. But at {} these are only {} busy, and nothing that they need, such as a processor, is at least 95 % busy. So this queue does not show the limit.",
+            "Clients queue for {}. But on average over {} these are only {} busy, and nothing that they need, such as a processor, is at least 95 % busy. So this queue does not show the limit.",
             of.resource,
             format::levels(levels),
             percent(of.utilization, 0)
@@ -474,7 +474,7 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         ),
         (
             |of| of.bottleneck.grade == Grade::Supported,
-            "Busy: mean over the levels by which the limit is determined; the section of the workload names them. “Supported”: the limit is at least 95 % busy; or threads wait for it (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as predicted. More is confirmed only with [interventions] in the experiment.",
+            "Busy: mean over the levels by which the limit is determined; the section of the workload names them. “Supported”: the limit is at least 95 % busy; or threads wait for it (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as it does at a limit. “Confirmed” needs an experiment with [interventions].",
         ),
         (
             |of| of.bottleneck.grade == Grade::Confirmed,

@@ -106,7 +106,7 @@ fn compare(
     let agreement =
         if agrees { "" } else { "; the percentiles disagree with the histogram, which fails the check" };
     Ok(format!(
-        "{clients} client{}{}: latencies {distance:.4} off the calculated distribution (Kolmogorov–Smirnov), number of delayed requests {:+.2} % off, p99 and above off by {:.2} % of the stall{agreement}",
+        "{clients} client{} at a fixed rate{}: latencies {distance:.4} off the calculated distribution (Kolmogorov–Smirnov), number of delayed requests {:+.2} % off, p99 and above off by {:.2} % of the stall{agreement}",
         if clients == 1 { "" } else { "s" },
         if is_at_end { ", stall to the end of the window" } else { "" },
         count_off * 100.0,

@@ -42,8 +42,7 @@ pub(super) fn precision(case: &OfWorkload) -> Checked {
         return Checked::not_checked("the throughput has no interval");
     };
     let share = (rps.high - rps.low) / 2.0 / rps.mean;
-    let remedy =
-        "Use a machine with less other load, longer windows (--window) or more repetitions (--repetitions).";
+    let remedy = "Use longer windows (--window), more repetitions (--repetitions), or a machine that shares less with others.";
     Checked::judged(share <= SHARE_MAX, format!("±{:.1} %", share * 100.0), remedy)
 }
 
