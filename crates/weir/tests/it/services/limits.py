@@ -25,8 +25,10 @@ def pooled():
 
 def flushed():
     with lock:
-        os.write(log.fileno(), b"x" * 4096)
-        os.fsync(log.fileno())
+        # Of a fast disk a single flush takes no longer than all else that a request needs.
+        for _ in range(5):
+            os.write(log.fileno(), b"x" * 4096)
+            os.fsync(log.fileno())
 
 
 class Downstream(threading.local):
