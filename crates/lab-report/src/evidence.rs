@@ -53,7 +53,13 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
         Some(latency(Some(of.demand_us?)) + &varies.unwrap_or_default())
     }),
     ("full at, req/s", |(of, _)| {
-        of.ceiling().map(|at| if at.or_more { format!("≥ {}", short(at.rps)) } else { short(at.rps) })
+        of.ceiling().map(|at| {
+            if at.or_more && of.utilization < SATURATED {
+                format!("≥ {}", short(at.rps))
+            } else {
+                short(at.rps)
+            }
+        })
     }),
     ("queue growth", |(of, _)| finite(of.queue_growth).map(|growth| number(growth, 2))),
 ];

@@ -85,7 +85,11 @@ const TERMS: &[(bool, &str, &str)] = &[
         "store write workers",
         "the server’s threads that write to the store, a batch of requests at a time",
     ),
-    (true, "store flush", "the flush to disk for which a write waits; with the log, it is the commit path"),
+    (
+        true,
+        "store flush",
+        "the flush of the log to disk for which a write waits, from the call to its return: the work of the file system and waiting for a processor are part of it, so it is longer than the disk is busy; as a limit it is called commit path",
+    ),
     (false, "utilization", "share of the window in which the resource was busy"),
     (
         false,
@@ -120,14 +124,18 @@ const TERMS: &[(bool, &str, &str)] = &[
     (
         false,
         "waiting, served",
-        "mean number of clients that wait for a resource or are served by it; waiting includes the time in which a thread wakes up",
+        "mean number of clients that wait for a resource or are served by it. While a thread waits for a processor, it is busy, but its client waits",
     ),
     (
         false,
         "generator CPU, waiting",
         "clients whose answer has arrived and is not yet read; this is part of the latency",
     ),
-    (false, "unaccounted", "clients in no other column; negative: some are in two"),
+    (
+        false,
+        "unaccounted",
+        "clients in no other column, such as those that samples of the sockets miss; negative: some are in two",
+    ),
     (false, "resource usage", "means over the repetitions; columns with only zeros are left out"),
     (false, "threads", "all threads of the process"),
     (

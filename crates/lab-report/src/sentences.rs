@@ -123,7 +123,7 @@ fn help(found: &WorkloadFindings) -> Option<String> {
         of.clients.map_or_else(String::new, |clients| format!(" with {}", count(clients, "client")));
     let then = of.then.as_ref().map_or_else(String::new, |then| format!(", and {then} would be the limit"));
     let tried = found.effects.iter().find(|of| of.change.name == RAISED_QUOTA).map_or_else(
-        || " (predicted from these figures)".to_owned(),
+        || " (predicted, at most twice the measured goodput)".to_owned(),
         |of| {
             let gain = |loss: f64| percent(-loss, 0);
             let Estimate { mean, low, high, .. } = of.loss;
