@@ -117,6 +117,9 @@ pub fn findings(results: &Results) -> Findings {
     }
 }
 
+/// Of a level no more repetitions that were planned and did not run are told of: a file may say any number.
+const NOT_RUN_MAX: u32 = 100;
+
 /// Merges the runs of `workload` at `level`: all of them, or the one asked for; and asks every check of rows.
 ///
 /// `below` is the row of the next lower level: checks compare with it.
@@ -125,7 +128,8 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
     let trials = at_level.filter(|trial| only.is_none_or(|repetition| trial.repetition == repetition));
     let trials: Vec<&Trial> = trials.collect();
     let ran: Vec<Run> = trials.iter().filter_map(|trial| Some((*trial, trial.numbers()?))).collect();
-    let planned = only.map_or(results.repetitions, |_| 1);
+    let repetitions = results.repetitions.min(results.trials.len() as u32 + NOT_RUN_MAX);
+    let planned = only.map_or(repetitions, |_| 1);
     let mut row = rows::merged(results, workload, level, &trials, &ran, planned, below);
     if !ran.is_empty() {
         let case = OfRow { results, ran: &ran, row: &row, below };
