@@ -27,11 +27,11 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         let levels = format::levels(&bottleneck.levels);
         page.push(Block::Notes(vec![format!(
-            "Means over the levels at which the limit is determined: {levels}."
+            "Utilization, busy time and queue growth: over {levels}, by which the limit is determined. Full at: from the level with the highest goodput."
         )]));
     }
     if !found.effects.is_empty() {
-        page.push(Block::Part("Goodput lost when one resource is changed".to_owned()));
+        page.push(Block::Part("Goodput lost when one resource is slowed".to_owned()));
         page.push(Block::Table(Table::of(&found.effects, INTERVENTIONS, |_| false)));
     }
     page
@@ -100,8 +100,8 @@ fn verdict(found: &WorkloadFindings, of: &Evidence) -> Option<String> {
         return Some(named(is, of));
     }
     let said = match () {
-        () if bottleneck.named.iter().any(|limit| of.waits_for(limit)) => "waits for the limit",
-        () if of.kind == ResourceKind::Generator => "part of the generator",
+        () if bottleneck.named.iter().any(|limit| of.waits_for(limit)) => "needs the limit",
+        () if of.kind == ResourceKind::Generator => "not in the target",
         () if bottleneck.next.iter().any(|next| next.resource == of.resource) => {
             return Some(named("next limit", of));
         }
@@ -114,7 +114,7 @@ fn verdict(found: &WorkloadFindings, of: &Evidence) -> Option<String> {
 
 /// Heading and cell; nothing is expected of a control.
 const INTERVENTIONS: &[(&str, fn(&Effect) -> Option<String>)] = &[
-    ("<changed", |of| Some(slowed(of))),
+    ("<slowed", |of| Some(slowed(of))),
     ("<by", |of| Some(how_slowed(of))),
     ("clients", |of| Some(of.level.to_string())),
     ("rounds", |of| Some(of.rounds.to_string())),

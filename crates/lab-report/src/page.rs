@@ -93,6 +93,11 @@ const TERMS: &[(bool, &str, &str)] = &[
     (false, "utilization", "share of the window in which the resource was busy"),
     (
         false,
+        "levels by which the limit is determined",
+        "those with at least twice the clients of the knee whose goodput is about the highest: within 3 % if three or more levels are, else within 15 %",
+    ),
+    (
+        false,
         "busy time per request",
         "for how long one request keeps the resource busy; ±: standard deviation over the levels",
     ),
@@ -106,14 +111,19 @@ const TERMS: &[(bool, &str, &str)] = &[
         "queue growth",
         "how many more requests wait there for each client added; –: its queue cannot be seen",
     ),
-    (false, "waits for the limit", "its threads count as busy while they wait for the limit"),
+    (false, "needs the limit", "its threads use the limit or wait for it, and count as busy in both cases"),
+    (false, "not in the target", "a resource of the load generator"),
     (
         false,
         "next limit",
-        "the limit if the present one were removed: the lowest “full at” above the measured goodput, except the generator’s and that of what waits for the limit",
+        "the limit if the present one were removed: the lowest “full at” above the measured goodput, except the generator’s and that of what needs the limit",
     ),
     (false, "rounds", "how often trials with and without the change were made, in random order"),
-    (false, "expected loss", "added time ÷ (busy time per request + added time), both of the same round"),
+    (
+        false,
+        "expected loss",
+        "added time ÷ (busy time per request + added time); this busy time is measured anew in the same round",
+    ),
     (false, "measured loss", "mean over the rounds; negative: goodput rose"),
     (false, "measured ÷ expected", "mean over the rounds of their ratios"),
     (
@@ -124,7 +134,7 @@ const TERMS: &[(bool, &str, &str)] = &[
     (
         false,
         "waiting, served",
-        "mean number of clients that wait for a resource or are served by it. While a thread waits for a processor, it is busy, but its client waits",
+        "mean number of clients that wait for a resource or are served by it. Those who wait in sockets are found by sampling these. While a thread waits for a processor, it is busy, but its client waits",
     ),
     (
         false,
@@ -134,9 +144,13 @@ const TERMS: &[(bool, &str, &str)] = &[
     (
         false,
         "unaccounted",
-        "clients in no other column, such as those that samples of the sockets miss; negative: some are in two",
+        "clients in no other column, such as those that the samples miss; negative: some are in two",
     ),
-    (false, "resource usage", "means over the repetitions; columns with only zeros are left out"),
+    (
+        false,
+        "resource usage",
+        "means over the repetitions; columns with only zeros are left out. Of a disk: what all processes of the machine write and read",
+    ),
     (false, "threads", "all threads of the process"),
     (
         false,

@@ -123,7 +123,7 @@ fn help(found: &WorkloadFindings) -> Option<String> {
         of.clients.map_or_else(String::new, |clients| format!(" with {}", count(clients, "client")));
     let then = of.then.as_ref().map_or_else(String::new, |then| format!(", and {then} would be the limit"));
     let tried = found.effects.iter().find(|of| of.change.name == RAISED_QUOTA).map_or_else(
-        || " (predicted, at most twice the measured goodput)".to_owned(),
+        || " (predicted)".to_owned(),
         |of| {
             let gain = |loss: f64| percent(-loss, 0);
             let Estimate { mean, low, high, .. } = of.loss;
@@ -252,7 +252,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
         Reason::Unaccounted(growth) => added(growth, "unaccounted clients".to_owned()),
         Reason::Followed { of: Evidence { resource, .. }, is_named: true } => {
             format!(
-                "When {resource} was changed, goodput behaved as it does at a limit (see the table of changes below)."
+                "When {resource} was slowed, goodput behaved as it does at a limit (see the table “Goodput lost when one resource is slowed”)."
             )
         }
         Reason::Followed { of: Evidence { resource, utilization, .. }, is_named: false } => format!(
@@ -271,7 +271,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(of) => format!(
-            "Clients queue for {}. But on average over {} these are only {} busy, and nothing that they need, such as a processor, is at least 95 % busy. So this queue does not show the limit.",
+            "Clients queue for {}. This queue alone does not show the limit: on average over {} these are only {} busy, and nothing that they need, such as a processor, is on average 95 % busy.",
             of.resource,
             format::levels(levels),
             percent(of.utilization, 0)
@@ -474,7 +474,7 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         ),
         (
             |of| of.bottleneck.grade == Grade::Supported,
-            "Busy: mean over the levels by which the limit is determined; the section of the workload names them. “Supported”: the limit is at least 95 % busy; or threads wait for it (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as it does at a limit. “Confirmed” needs an experiment with [interventions].",
+            "Busy: mean over the levels by which the limit is determined; the section of the workload names them. “Supported”: the limit is at least 95 % busy; or threads wait for it most of the time (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as it does at a limit. “Confirmed” needs an experiment with [interventions].",
         ),
         (
             |of| of.bottleneck.grade == Grade::Confirmed,

@@ -29,7 +29,7 @@ const BOUND_SHARE: f64 = 0.005;
 /// within limits.
 const MEAN_BOUND_US: f64 = 50.0;
 const MEAN_BOUND_SHARE: f64 = 0.2;
-const BOUND: &str = "median within ±5 µs or ±0.5 %; mean at most 5 µs or 0.5 % too low, 50 µs or 20 % too high; whichever is larger";
+const BOUND: &str = "median within ±5 µs, or ±0.5 % of the second client’s if that is more; mean at most 5 µs (or 0.5 %) too low and 50 µs (or 20 %) too high";
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     beside(setup.options.cores, keep_awake, || checked(setup)).0

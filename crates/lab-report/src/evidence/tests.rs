@@ -139,7 +139,7 @@ fn interventions_are_rows_with_what_a_limit_would_lose() {
             "### Why commit path",
             "From 4 to 16 clients, each added client increased the number of clients that wait for cpu by 0.98.",
             "| cpu | the limit: commit path | 100 % | 20.0 ms ±0 % | 50.0 | 0.98 |",
-            "| disk | waits for the limit | 25 % | 5.00 ms ±0 % | 200 | ",
+            "| disk | needs the limit | 25 % | 5.00 ms ±0 % | 200 | ",
             "| cpu | +250 µs per request | 16 | 3 | 23.0 % | 23.0 % (20.5 % to 25.5 %) | 1.00 (0.89 to 1.11) | yes |",
             "| disk | +250 µs per batch | 16 | 3 | 20.0 % | 0.1 % (−0.6 % to 0.8 %) | 0.01 (−0.03 to 0.04) | no |",
             "| nothing (control: a pause in each request) | +250 µs per request | 16 | 3 | – |",

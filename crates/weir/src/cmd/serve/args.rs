@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
-    /// Also serve the HTTP API of another system: s3, or one of the four small APIs of docs/reports.md: put-kv, crud, root or rpc (these have no TLS, and are refused with
+    /// Also serve the HTTP API of another system: s3, or that of a student project (docs/reports.md): put-kv, crud, root or rpc (these four have no TLS, and are refused with
     /// --tokens). Repeatable
     #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
