@@ -88,13 +88,13 @@ const TERMS: &[(bool, &str, &str)] = &[
     (
         true,
         "store flush",
-        "the flush of the log to disk for which a write waits, from the call to its return: the work of the file system and waiting for a processor are part of it, so it is longer than the disk is busy; as a limit it is called commit path",
+        "the flush of the log to disk for which a write waits, from the call to its return: the work of the file system and waiting for a processor are part of it, but it counts as a resource of its own; as a limit it is called commit path",
     ),
     (false, "utilization", "share of the window in which the resource was busy"),
     (
         false,
         "levels by which the limit is determined",
-        "those with at least twice the clients of the knee whose goodput is about the highest: within 3 % if three or more levels are, else within 15 %",
+        "those whose goodput is about the highest: within 3 % if three or more levels are, else within 15 %; of these the ones with at least twice the clients of the knee, if there are several",
     ),
     (
         false,
@@ -134,12 +134,12 @@ const TERMS: &[(bool, &str, &str)] = &[
     (
         false,
         "waiting, served",
-        "mean number of clients that wait for a resource or are served by it. Those who wait in sockets are found by sampling these. While a thread waits for a processor, it is busy, but its client waits",
+        "mean number of clients that wait for a resource or are served by it; columns with only zeros are left out, and resources that are used within another one. Those who wait in sockets are found by sampling these. While a thread waits for a processor, it is busy, but its client waits",
     ),
     (
         false,
         "generator CPU, waiting",
-        "clients whose answer has arrived and is not yet read; this is part of the latency",
+        "clients whose answer has arrived and is not yet read, because a thread reads others or has to wake up; this is part of the latency",
     ),
     (
         false,
