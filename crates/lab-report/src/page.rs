@@ -90,7 +90,16 @@ const TERMS: &[(bool, &str, &str)] = &[
         "store flush",
         "the flush of the log to disk for which a write waits, from the call to its return: the work of the file system and waiting for a processor are part of it, but it counts as a resource of its own; as a limit it is called commit path",
     ),
-    (false, "utilization", "share of the window in which the resource was busy"),
+    (
+        false,
+        "utilization",
+        "share of the window in which the resource was busy; of several threads or cores, the mean over them",
+    ),
+    (
+        false,
+        "CPU",
+        "processor time of the process, also in the kernel for it (network, waking threads); with few clients this may be more than its threads are busy with requests",
+    ),
     (
         false,
         "levels by which the limit is determined",
@@ -134,7 +143,7 @@ const TERMS: &[(bool, &str, &str)] = &[
     (
         false,
         "waiting, served",
-        "mean number of clients that wait for a resource or are served by it; columns with only zeros are left out, and resources that are used within another one. Those who wait in sockets are found by sampling these. While a thread waits for a processor, it is busy, but its client waits",
+        "mean number of clients that wait for a resource or are served by it; left out are columns with only zeros, and what is used while another resource serves the client, such as CPU and store flush. Those who wait in sockets are found by sampling these. While a thread waits for a processor, it is busy, but its client waits",
     ),
     (
         false,
