@@ -4,7 +4,7 @@
 //! hold of all segments of one moment, which are then there even if the cleaner removes them, and of the newest as much as is
 //! whole. What was acknowledged before that moment is in it.
 
-use super::end::End;
+use super::end::{self, End, Said};
 use super::files;
 use super::repair::{self, Checked};
 use super::segment::{self, PREAMBLE_BYTES};
@@ -32,9 +32,12 @@ pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Er
         let what = format!("cannot read the store in {}: {error}", directory.display());
         Error::new(Kind::Config, format!("{what}; name its directory, as a user who may read it"))
     };
-    let segments = segments(directory).map_err(unread)?;
-    if segments.is_empty() {
-        return Err(repair::no_store_in(directory));
+    let (segments, said) = segments(directory).map_err(unread)?;
+    let Some((_, newest_file)) = segments.last() else { return Err(repair::no_store_in(directory)) };
+    let newest_bytes = newest(newest_file).map_err(unread)?;
+    if let Some(what) = shorter(directory, &segments, newest_bytes.len() as u64, said) {
+        let what = format!("the store is damaged: {what}");
+        return Err(Error::new(Kind::Rejected, format!("{what}; `weir store check` lists all damage")));
     }
     let mut name = OsString::from(destination);
     name.push(".partial");
@@ -51,7 +54,7 @@ pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Er
         }
         _ => unwritten(error),
     })?;
-    copy(&segments, &partial).map_err(|error| {
+    copy(&segments, &newest_bytes, &partial).map_err(|error| {
         let _ = clear(&partial).and_then(|()| fs::remove_dir(&partial));
         unwritten(error)
     })?;
@@ -69,16 +72,39 @@ pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Er
     Ok(Checked { directory: destination.to_owned(), ..checked })
 }
 
-/// The segments of one moment, open.
-fn segments(directory: &Path) -> io::Result<Vec<(u32, File)>> {
+/// The segments of one moment, open, and what is said of their end.
+fn segments(directory: &Path) -> io::Result<(Vec<(u32, File)>, Said)> {
+    let mut tries = 0;
     loop {
         let numbers = files::segments(directory)?;
         let open = numbers.iter().map(|number| Ok((*number, File::open(files::path(directory, *number))?)));
         let opened = open.collect::<io::Result<Vec<_>>>();
+        let said = End::read(directory)?;
+        tries += 1;
+        // The server may have begun a segment and ended. If it is not there the next time, it is missing.
+        let is_behind = matches!(said, Said::End(end) if Some(&end.segment) > numbers.last());
         // Otherwise one was begun or removed meanwhile.
-        if files::segments(directory)? == numbers {
-            return opened;
+        if files::segments(directory)? == numbers && (!is_behind || tries == READS_MAX) {
+            return Ok((opened?, said));
         }
+    }
+}
+
+/// Why these segments are not all of the log, if they are not; the newest has so many whole bytes.
+fn shorter(directory: &Path, segments: &[(u32, File)], newest_bytes: u64, said: Said) -> Option<String> {
+    if let Said::Nonsense { .. } = said {
+        return Some(format!("{} cannot be read", end::path(directory).display()));
+    }
+    let (newest, mut file) = segments.last().map(|(newest, file)| (*newest, file))?;
+    let mut preamble = Vec::new();
+    (&mut file).rewind().ok()?;
+    file.take(PREAMBLE_BYTES as u64).read_to_end(&mut preamble).ok()?;
+    let end = said.at_rest(segment::store_of(&preamble)?, newest)?;
+    let path = files::path(directory, end.segment);
+    match end.segment > newest {
+        true => Some(format!("{} is missing", path.display())),
+        false => (newest_bytes < end.bytes)
+            .then(|| format!("{} ends at {newest_bytes} and not at {}", path.display(), end.bytes)),
     }
 }
 
@@ -94,23 +120,24 @@ fn locked(partial: &Path) -> io::Result<File> {
     Ok(directory)
 }
 
-fn copy(segments: &[(u32, File)], partial: &Path) -> io::Result<()> {
+fn copy(segments: &[(u32, File)], newest_bytes: &[u8], partial: &Path) -> io::Result<()> {
     clear(partial)?;
+    // Before what it tells of, so that a copy of the copy that is cut short has it.
+    if let (Some((first, _)), Some((segment, _)), Some(store)) =
+        (segments.first(), segments.last(), segment::store_of(newest_bytes))
+    {
+        let bytes = newest_bytes.len() as u64;
+        End { store, first: *first, segment: *segment, bytes, is_copy: true }.write(partial)?;
+    }
     for (at, (number, file)) in segments.iter().enumerate() {
         let path = files::path(partial, *number);
         let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         if at + 1 < segments.len() {
             io::copy(&mut &*file, &mut to)?;
         } else {
-            to.write_all(&newest(file)?)?;
+            to.write_all(newest_bytes)?;
         }
         to.sync_all()?;
-    }
-    // It says how much is there, so that a copy of the copy that is shorter is found out.
-    let ends = segments.first().zip(segments.last());
-    if let Some(((first, _), (segment, _))) = ends {
-        let bytes = fs::metadata(files::path(partial, *segment))?.len();
-        End { first: *first, segment: *segment, bytes, is_copy: true }.write(partial)?;
     }
     File::open(partial)?.sync_all()
 }

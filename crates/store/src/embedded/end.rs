@@ -3,23 +3,24 @@
 //! A log that was cut off by a crash ends somewhere, and what stood behind that was never acknowledged. Of one at rest it is known what
 //! it holds, so that a file that became shorter is damage. As soon as the log is used again it has a later segment, and this says nothing.
 
-use super::files;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const NAME: &str = "end";
 const NEXT: &str = "end.next";
 
-/// Epochs between that of a copy and the first one of its use. Whoever goes on with the original begins fewer meanwhile, so versions
-/// are given out once.
+/// Epochs between that of a copy and the first one of its use. Whoever goes on with the original very probably begins fewer meanwhile,
+/// or others than another copy.
 const GAP: std::ops::Range<u64> = 1024..4096;
 
 /// Where a log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
+    /// The number of the store: of any other log this says nothing.
+    pub store: u64,
     /// The oldest segment that counts, and the newest.
     pub first: u32,
     pub segment: u32,
@@ -27,6 +28,18 @@ pub(super) struct End {
     pub bytes: u64,
     /// Whether this log is a copy, whose original may have gone on.
     pub is_copy: bool,
+}
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// It is not there.
+    Nothing,
+    End(End),
+    /// It is damaged: it gets its name when it is on disk.
+    Nonsense {
+        bytes: u64,
+    },
 }
 
 impl End {
@@ -40,17 +53,16 @@ impl End {
         File::open(directory)?.sync_all()
     }
 
-    /// Of the log in `directory`, if it is still at rest; `None` also if it cannot be understood.
-    pub(super) fn read(directory: &Path) -> io::Result<Option<End>> {
-        let text = match fs::read_to_string(directory.join(NAME)) {
-            Ok(text) => text,
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {
-                return Ok(None);
-            }
-            Err(error) => return Err(error),
-        };
-        let newest = files::segments(directory)?.last().copied().unwrap_or_default();
-        Ok(End::of(&text).filter(|end| end.segment >= newest))
+    /// Of the log in `directory`, whether it is still at rest or not.
+    pub(super) fn read(directory: &Path) -> io::Result<Said> {
+        match fs::read(path(directory)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Said::Nothing),
+            Err(error) => Err(error),
+            Ok(bytes) => Ok(str::from_utf8(&bytes)
+                .ok()
+                .and_then(End::of)
+                .map_or(Said::Nonsense { bytes: bytes.len() as u64 }, Said::End)),
+        }
     }
 
     /// Removes what is said of the log in `directory`.
@@ -64,21 +76,16 @@ impl End {
         File::open(directory)?.sync_all()
     }
 
-    /// By how many epochs more than one the next is later.
-    pub(super) fn gap(&self) -> u64 {
-        let random = RandomState::new().hash_one(self.bytes);
-        if self.is_copy { GAP.start + random % (GAP.end - GAP.start) } else { 0 }
-    }
-
     fn text(&self) -> String {
-        let End { first, segment, bytes, is_copy } = self;
-        let said = format!("{first} {segment} {bytes} {is_copy}");
+        let End { store, first, segment, bytes, is_copy } = self;
+        let said = format!("{store:016x} {first} {segment} {bytes} {is_copy}");
         format!("{said} {}\n", crc32fast::hash(said.as_bytes()))
     }
 
     fn of(text: &str) -> Option<End> {
         let mut words = text.split_whitespace();
         let end = End {
+            store: u64::from_str_radix(words.next()?, 16).ok()?,
             first: words.next()?.parse().ok()?,
             segment: words.next()?.parse().ok()?,
             bytes: words.next()?.parse().ok()?,
@@ -88,15 +95,35 @@ impl End {
     }
 }
 
+impl Said {
+    /// What is said of a log at rest: one of this store, without a later segment than `newest`.
+    pub(super) fn at_rest(self, store: u64, newest: u32) -> Option<End> {
+        match self {
+            Said::End(end) => (end.store == store && end.segment >= newest).then_some(end),
+            Said::Nothing | Said::Nonsense { .. } => None,
+        }
+    }
+}
+
+/// The file of the log in `directory`.
+pub(super) fn path(directory: &Path) -> PathBuf {
+    directory.join(NAME)
+}
+
+/// A number of epochs that somebody else hardly has begun meanwhile.
+pub(super) fn gap() -> u64 {
+    GAP.start + RandomState::new().hash_one(()) % (GAP.end - GAP.start)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::backup::backup;
+    use super::super::files;
     use super::super::log::Log;
     use super::super::repair::{check, repair};
     use super::*;
     use crate::Part;
     use kv::{Change, Key, Row, Version, Write};
-    use std::path::PathBuf;
 
     fn opened(directory: &Path) -> Result<Log, crate::Error> {
         Log::open(directory, Some(1 << 16), |map, in_use| {
@@ -122,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_said_is_read_and_what_is_damaged_says_nothing() {
-        let end = End { first: 3, segment: 10, bytes: 4711, is_copy: true };
+        let end = End { store: 9, first: 3, segment: 10, bytes: 4711, is_copy: true };
         assert_eq!(End::of(&end.text()), Some(end));
         for text in ["", "3 10 4711 true", &end.text().replace("47", "48"), &end.text().repeat(2)] {
             assert_eq!(End::of(text), None, "{text}");
@@ -191,6 +218,63 @@ mod tests {
         // Also after a repair, whose segments have the numbers behind those that are there.
         repair(&copy, Some(1 << 16)).unwrap();
         assert_eq!(check(&copy).unwrap().damage, []);
+    }
+
+    #[test]
+    fn a_store_whose_segments_are_all_gone_does_not_begin_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let (_, newest) = at_rest(place.path(), 3);
+        fs::remove_file(newest).unwrap();
+        assert_eq!(check(place.path()).unwrap().damage.len(), 1);
+        assert!(opened(place.path()).map(drop).unwrap_err().to_string().contains("is missing"));
+    }
+
+    #[test]
+    fn what_is_said_of_another_log_or_of_an_earlier_moment_says_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let (_, newest) = at_rest(place.path(), 3);
+        let Said::End(end) = End::read(place.path()).unwrap() else { panic!() };
+        End { store: end.store ^ 1, segment: end.segment + 5, ..end }.write(place.path()).unwrap();
+        assert_eq!(check(place.path()).unwrap().damage, []);
+        // The next opening removes it.
+        drop(opened(place.path()).unwrap());
+        assert_eq!(End::read(place.path()).unwrap(), Said::Nothing);
+        end.write(place.path()).unwrap();
+        assert_eq!(check(place.path()).unwrap().damage, [], "{}", newest.display());
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_damage_that_a_repair_removes() {
+        let place = tempfile::tempdir().unwrap();
+        let (epoch, _) = at_rest(place.path(), 3);
+        let text = fs::read_to_string(place.path().join(NAME)).unwrap();
+        for text in [String::new(), text.replace("false", "true")] {
+            fs::write(place.path().join(NAME), text).unwrap();
+            assert_eq!(check(place.path()).unwrap().damage[0].path, place.path().join(NAME));
+            assert!(backup(place.path(), &place.path().join("copy")).is_err());
+            let repaired = repair(place.path(), Some(1 << 16)).unwrap();
+            assert!(repaired.set_aside.unwrap().join(NAME).exists());
+            assert_eq!(check(place.path()).unwrap().damage, []);
+        }
+        assert!(opened(place.path()).unwrap().epoch() > epoch + GAP.start);
+    }
+
+    #[test]
+    fn of_a_store_that_became_shorter_there_is_no_copy() {
+        let place = tempfile::tempdir().unwrap();
+        let (original, copy) = (place.path().join("store"), place.path().join("copy"));
+        let (_, newest) = at_rest(&original, 100);
+        let whole = fs::read(&newest).unwrap();
+        for is_missing in [false, true] {
+            match is_missing {
+                true => fs::remove_file(&newest).unwrap(),
+                false => cut(&newest, 3000),
+            }
+            let error = backup(&original, &copy).unwrap_err();
+            assert!(error.to_string().contains("the store is damaged: "), "{error}");
+            fs::write(&newest, &whole).unwrap();
+        }
+        backup(&original, &copy).unwrap();
     }
 
     #[test]

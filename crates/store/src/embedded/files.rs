@@ -1,5 +1,6 @@
 //! The files of the embedded store's directory: what they are called, locked by, allocated and removed.
 
+use super::end;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -103,6 +104,10 @@ pub(super) fn set_aside(directory: &Path, segments: &[u32]) -> io::Result<PathBu
     };
     for segment in segments {
         fs::hard_link(path(directory, *segment), path(&aside, *segment))?;
+    }
+    let [end, end_aside] = [directory, &aside].map(end::path);
+    if end.exists() {
+        fs::hard_link(end, end_aside)?;
     }
     File::open(&aside)?.sync_all()?;
     File::open(directory)?.sync_all()?;

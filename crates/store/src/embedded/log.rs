@@ -7,7 +7,7 @@
 //! The oldest segment goes once its rows have been written anew at the log's end. So an entry that removes a row is never older
 //! than one that creates it.
 
-use super::end::End;
+use super::end::{self, End};
 use super::files;
 use super::index::{Index, Place, Segment};
 use super::replay::Replayed;
@@ -149,8 +149,8 @@ impl Log {
             let what = format!("the store {store} is damaged: {damage}; restore a backup of the directory");
             return Err(Error::new(Kind::Config, format!("{what}, or: {commands} keeps what can be read")));
         }
-        let Replayed { store, index, meta, bytes, end, carried, batch, epochs_skipped, .. } = replayed;
-        let ends = [end, carried.last().map_or(end, |range| range.end as u64)];
+        let Replayed { store, index, meta, bytes, end: whole_end, carried, batch, at_rest, .. } = replayed;
+        let ends = [whole_end, carried.last().map_or(whole_end, |range| range.end as u64)];
         let carried = carried.into_iter().filter_map(|range| segment::entry(&bytes[range]));
         // What the log says of itself is in `meta`, and written anew with the next epoch.
         let carried: Vec<Entry> = carried.filter(|entry| entry.kind != EntryKind::Meta).collect();
@@ -166,12 +166,15 @@ impl Log {
         };
         let first = meta.first;
         // Epochs end far below: then no server may own the store.
-        let meta = Meta { epoch: meta.epoch.saturating_add(1 + epochs_skipped), map, ..meta };
+        let skipped = if at_rest.is_some_and(|end| end.is_copy) { end::gap() } else { 0 };
+        let meta = Meta { epoch: meta.epoch.saturating_add(1 + skipped), map, ..meta };
         let writer = Writer::behind(Arc::new(file.map_err(cannot)?), segment, ends, batch, meta);
         let log = Log::new(directory, segment_bytes_max, store, index, writer, lock);
         let mut writer = log.writer.lock();
         let places = log.roll(&mut writer, Purpose::Free, 0, &carried)?;
         log.index.write().apply(&carried, &places);
+        // It says nothing any more: there is a later segment.
+        End::remove(&log.directory).map_err(cannot)?;
         for number in files::segments(&log.directory).map_err(cannot)? {
             if u64::from(number) < first {
                 files::remove(&log.path(number));
@@ -199,7 +202,7 @@ impl Log {
         let writer = self.writer.lock();
         let (segment, bytes) = (writer.segment, writer.offset);
         let is_known = !writer.is_spoiled && !writer.is_lost && writer.carried_end == 0;
-        let end = End { first: writer.meta.first as u32, segment, bytes, is_copy: false };
+        let end = End { store: self.store, first: writer.meta.first as u32, segment, bytes, is_copy: false };
         if is_known { end.write(&self.directory) } else { Ok(()) }
     }
 

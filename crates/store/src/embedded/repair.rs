@@ -1,7 +1,7 @@
 //! Checks a directory of the embedded store that no server uses, and repairs it: a new log of what can be read, and the old one
 //! beside it.
 
-use super::end::End;
+use super::end::{self, End};
 use super::files;
 use super::index::Place;
 use super::log::{Log, Purpose, Writer, cannot_open};
@@ -75,7 +75,12 @@ fn repair_locked(directory: &Path, segment_bytes_max: Option<u64>, lock: File) -
         return Ok(Repaired { before, set_aside: None, has_map });
     }
     let old = files::segments(directory).map_err(unusable)?;
-    let last = old.last().copied().unwrap_or_default();
+    if old.is_empty() {
+        return Err(no_store_in(directory));
+    }
+    // Numbers of segments that are missing stay a gap.
+    let at_rest = replayed.at_rest.map_or(0, |end| end.segment);
+    let last = old.last().copied().unwrap_or_default().max(at_rest);
     let log = behind(directory, segment_bytes_max, lock, replayed).map_err(unusable)?;
     // As long as the newest segment does not say that the log begins behind them, the old ones count.
     let set_aside = log
@@ -85,9 +90,9 @@ fn repair_locked(directory: &Path, segment_bytes_max: Option<u64>, lock: File) -
             let made = files::segments(directory).unwrap_or_default();
             made.iter().filter(|number| **number > last).for_each(|number| files::remove(&log.path(*number)));
         })?;
+    log.begin_at(last + 1)?;
     // What it says is of the old ones.
     End::remove(directory).map_err(unusable)?;
-    log.begin_at(last + 1)?;
     old.iter().for_each(|number| files::remove(&log.path(*number)));
     match read(directory)?.damage.first() {
         None => Ok(Repaired { before, set_aside: Some(set_aside), has_map }),
@@ -105,14 +110,22 @@ fn behind(
     lock: File,
     replayed: Replayed,
 ) -> io::Result<Log> {
-    let Replayed { store, index, meta, end, batch, version_max, .. } = replayed;
+    let Replayed { store, index, meta, end, batch, version_max, at_rest, .. } = replayed;
     let segment = |number: Option<&u32>| number.copied().unwrap_or_default();
     let (first, last) = (segment(index.segments.keys().next()), segment(index.segments.keys().next_back()));
     let meta = meta.unwrap_or(Meta { first: first.into(), map: Part::WHOLE.map(), ..Meta::default() });
-    let meta = Meta { epoch: meta.epoch.max(Version(version_max).epoch()), ..meta };
+    // What is lost may have had any epoch behind it.
+    let epoch = meta.epoch.max(Version(version_max).epoch()).saturating_add(end::gap());
+    let meta = Meta { epoch, ..meta };
     // Not for writing: it stays as it is.
     let file = Arc::new(File::open(files::path(directory, last))?);
-    let writer = Writer::behind(file, last, [end, end], batch, meta);
+    // Until the log begins behind it, what is missing at its end stays damage.
+    let (behind, end) = match at_rest {
+        Some(rest) if rest.segment == last => (last, end.max(rest.bytes)),
+        Some(rest) => (rest.segment, end),
+        None => (last, end),
+    };
+    let writer = Writer::behind(file, behind, [end, end], batch, meta);
     Ok(Log::new(directory, segment_bytes_max, store, index, writer, lock))
 }
 
@@ -141,7 +154,7 @@ impl Log {
 
 fn read(directory: &Path) -> Result<Replayed, Error> {
     let replayed = Replayed::read(directory).map_err(|error| unusable(directory, error))?;
-    if replayed.index.segments.is_empty() {
+    if replayed.index.segments.is_empty() && replayed.damage.is_empty() {
         return Err(no_store_in(directory));
     }
     Ok(replayed)

@@ -1,7 +1,7 @@
 //! What is in a directory of the embedded store: all segments that count, read from the first to the last batch, and what of them
 //! is damaged.
 
-use super::end::End;
+use super::end::{self, End, Said};
 use super::files;
 use super::index::{Index, Place, Segment};
 use super::segment::{self, Batch, EntryKind, Meta, PREAMBLE_BYTES, Salvaged};
@@ -33,8 +33,8 @@ pub(super) struct Replayed {
     pub damage: Vec<Damage>,
     /// The bytes of the last segment behind the last whole batch. They are of one that was not acknowledged.
     pub torn: Option<(PathBuf, Range<u64>)>,
-    /// How many epochs the next is to skip, because another log may have them.
-    pub epochs_skipped: u64,
+    /// Where the log ended when it came to rest, if it has not been used since.
+    pub at_rest: Option<End>,
 }
 
 /// Of missing segments no more are named: it would help nobody.
@@ -85,14 +85,24 @@ impl Replayed {
             version_max: 0,
             damage: Vec::new(),
             torn: None,
-            epochs_skipped: 0,
+            at_rest: None,
         };
         let mut numbers = files::segments(directory)?;
-        let Some(last) = numbers.last().copied() else { return Ok(replayed) };
+        let said = End::read(directory)?;
+        let Some(last) = numbers.last().copied() else {
+            // All that there was is gone.
+            if let Said::End(end) = said {
+                let missing = (end.first..=end.segment).take(MISSING_MAX);
+                replayed.damage.extend(missing.map(|number| missing_at(files::path(directory, number))));
+            }
+            return Ok(replayed);
+        };
         let path = |number: u32| files::path(directory, number);
-        let missing = |number| Damage { path: path(number), range: None, readable: 0, lost: vec![] };
-        let at_rest = End::read(directory)?;
-        replayed.epochs_skipped = at_rest.map_or(0, |end| end.gap());
+        let missing = |number| missing_at(path(number));
+        if let Said::Nonsense { bytes } = said {
+            let path = end::path(directory);
+            replayed.damage.push(Damage { path, range: Some(0..bytes), readable: 0, lost: vec![] });
+        }
         let read = |number: u32| {
             let read = fs::read(path(number));
             read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path(number).display())))
@@ -107,6 +117,8 @@ impl Replayed {
             }
         }
         let store = replayed.store;
+        let at_rest = said.at_rest(store, last);
+        replayed.at_rest = at_rest;
         // What the newest says first decides from which segment on all have to be there.
         for number in numbers.iter().rev() {
             let bytes = read(*number)?;
@@ -132,7 +144,7 @@ impl Replayed {
         for (at, number) in numbers.iter().copied().enumerate() {
             let Some(bytes) = next.take() else { break };
             replayed.damage.extend((expected..number).take(MISSING_MAX).map(missing));
-            expected = number + 1;
+            expected = number.saturating_add(1);
             next = numbers.get(at + 1).map(|number| read(*number)).transpose()?;
             // The next segment says where this one ends.
             let after = next.as_ref().filter(|_| numbers[at + 1] == expected);
@@ -171,7 +183,7 @@ impl Replayed {
             }
         }
         let behind = at_rest.map_or(last, |end| end.segment).saturating_add(1);
-        replayed.damage.extend((last + 1..behind).take(MISSING_MAX).map(missing));
+        replayed.damage.extend((last.saturating_add(1)..behind).take(MISSING_MAX).map(missing));
         Ok(replayed)
     }
 
@@ -196,6 +208,10 @@ impl Replayed {
         let place = Place { segment, offset: range.start as u32, bytes: range.len() as u32 };
         self.index.apply(&[entry], &[place]);
     }
+}
+
+fn missing_at(path: PathBuf) -> Damage {
+    Damage { path, range: None, readable: 0, lost: vec![] }
 }
 
 fn damage(path: PathBuf, bytes: &[u8], range: &Range<usize>) -> Damage {

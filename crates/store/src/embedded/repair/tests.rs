@@ -332,6 +332,31 @@ fn a_repair_that_was_interrupted_is_begun_again() {
     has_rows(&directory, &[VICTIM]);
 }
 
+/// Its first segment made void what says where the log ended, and with it all that showed the damage.
+#[test]
+fn an_interrupted_repair_leaves_what_is_missing_at_the_end_damaged() {
+    for is_missing in [false, true] {
+        let directory = store();
+        opened(directory.path()).unwrap().say_end().unwrap();
+        let newest = *files::segments(directory.path()).unwrap().last().unwrap();
+        let path = files::path(directory.path(), newest);
+        match is_missing {
+            true => fs::remove_file(&path).unwrap(),
+            false => File::options().write(true).open(&path).unwrap().set_len(20).unwrap(),
+        }
+        for _ in 0..2 {
+            let lock = files::lock(directory.path()).unwrap();
+            let replayed = read(directory.path()).unwrap();
+            behind(directory.path(), Some(1 << 16), lock, replayed).unwrap().rewrite_all().unwrap();
+            let refused = opened(directory.path()).err().unwrap().to_string();
+            assert!(refused.contains("is damaged"), "{refused}");
+        }
+        crate::repair(&url(&directory)).unwrap();
+        assert!(crate::check(&url(&directory)).unwrap().damage.is_empty());
+        has_rows(&directory, &[]);
+    }
+}
+
 #[test]
 fn a_store_in_use_is_left_alone() {
     let directory = store();
