@@ -76,7 +76,7 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
         format!(" with the generator on core {generator} and the test server on core {responder}")
     });
     // Passed once, it is not repeated with the same binary.
-    let at = results.selftest_at.as_ref().map_or_else(String::new, |at| format!(" on {at}"));
+    let at = results.selftest_at.as_ref().map_or_else(String::new, |at| format!(" and ended on {at},"));
     let said = said(selftest);
     let Selftest::Ran(report) = selftest else { return vec![Block::Text(format!("Selftest: {said}."))] };
     let note = "A test server added known delays, a stall (it answers nothing for a known time) and faults, and the generator had to report them. The server shares no code with it.";

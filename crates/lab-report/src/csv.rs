@@ -50,3 +50,17 @@ pub(super) fn write(results: &Results, findings: &Findings) -> String {
     records.for_each(|record: Vec<String>| writer.write_record(record).expect("memory takes every record"));
     String::from_utf8(writer.into_inner().expect("memory takes every record")).expect("cells are text")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab_data::simulated::tests::{model, sweep};
+
+    #[test]
+    fn of_any_number_of_planned_trials_those_that_ran_have_a_line_and_some_more() {
+        let mut results = sweep(&model("cpu 1 =2ms"), &["get"], &[1, 2], 3, "1s");
+        results.repetitions = u32::MAX;
+        let table = write(&results, &lab_analysis::findings(&results));
+        assert!((2 * 100..2 * 200).contains(&table.lines().count()));
+    }
+}

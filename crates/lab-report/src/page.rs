@@ -41,7 +41,7 @@ pub(super) fn document(results: &Results, findings: &Findings) -> Document {
     section("Environment, and how to repeat it", environment(results));
     Document {
         title: results.title.clone(),
-        above: format!("weir {} · {} · {}", results.weir_version, results.name, results.started),
+        above: format!("weir {} · {} · started {}", results.weir_version, results.name, results.started),
         blocks,
     }
 }
@@ -113,7 +113,7 @@ const TERMS: &[(bool, &str, &str)] = &[
     (
         false,
         "full at",
-        "the goodput at which the resource would be 100 % busy: the highest measured goodput ÷ the utilization at that level; ≥: or more, because a request needs clearly less of it when the load is higher",
+        "the goodput at which the resource would be 100 % busy: the highest measured goodput ÷ the utilization at that level; ≥: or more, because a request needs clearly less of it when the load is higher. Where a request needs more at a higher load, it is full earlier",
     ),
     (
         false,
@@ -143,7 +143,7 @@ const TERMS: &[(bool, &str, &str)] = &[
     (
         false,
         "waiting, served",
-        "mean number of clients that wait for a resource or are served by it; left out are columns with only zeros, and what is used while another resource serves the client, such as CPU and store flush. Those who wait in sockets are found by sampling these. While a thread waits for a processor, it is busy, but its client waits",
+        "mean number of clients that wait for a resource or are served by it; left out are columns with only zeros, and what is used while another resource serves the client, such as server CPU and store flush. Those who wait in sockets are found by sampling these. While a thread waits for a processor, it is busy, but its client waits",
     ),
     (
         false,
@@ -158,7 +158,7 @@ const TERMS: &[(bool, &str, &str)] = &[
     (
         false,
         "resource usage",
-        "means over the repetitions; columns with only zeros are left out. Of a disk: what all processes of the machine write and read",
+        "means over the repetitions; columns with only zeros are left out. Of a disk: what all processes of the machine write and read; its queue is the mean number of operations in progress, its utilization the share of the time with any, both as the kernel counts them",
     ),
     (false, "threads", "all threads of the process"),
     (

@@ -42,7 +42,7 @@ pub(super) fn precision(case: &OfWorkload) -> Checked {
         return Checked::not_checked("the throughput has no interval");
     };
     let share = (rps.high - rps.low) / 2.0 / rps.mean;
-    let remedy = "Use longer windows (--window), more repetitions (--repetitions), or a machine that shares less with others.";
+    let remedy = "Use longer windows (--window), more repetitions (--repetitions), or a machine that shares disk and processors with nobody.";
     Checked::judged(share <= SHARE_MAX, format!("±{:.1} %", share * 100.0), remedy)
 }
 

@@ -1030,7 +1030,7 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
         (&["serve", "--config", &no_toml], none, &["no.toml, line 1", "hint: "]),
         (&["serve", "--config", binary.to_str().unwrap()], none, &["binary.toml", "hint: "]),
         (&["serve", "--config", "nowhere.toml"], none, &["nowhere.toml", "hint: "]),
-        (&["serve", "--store", "redis://h"], none, &["redis://h", "file:"]),
+        (&["serve", "--store", "redis://h"], none, &["redis:// is no kind of store", "file:"]),
         (&["serve", "--store", "memory:", "--listen", "0.0.0.0:0"], none, &["0.0.0.0:0", "--insecure"]),
         (
             &["serve", "--compat", "crud"],

@@ -327,7 +327,7 @@ fn wrong_inputs_are_named() {
         (&["export", "http://secret@a:1"], 2, "see --token-file"),
         (&["export", &server, "--cacert", &empty], 2, "--cacert is only for https"),
         (&["export", "https://a:1", "--cacert", &empty], 2, "has no certificate"),
-        (&["export", &server, "--token-file", &empty], 2, "has no token"),
+        (&["export", &server, "--token-file", &empty], 2, "is no token"),
         (&["export", &server, "--token-file", nowhere], 2, "cannot read the token of"),
         (&["export", &server, &mixed], 2, "continue it with --resume"),
         (&["export", &server, nowhere, "--resume"], 2, "begin without --resume"),

@@ -68,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "events", help_heading = "Output")]
     json: bool,
 
-    /// Print events as JSON lines while it runs; the last one is the report
+    /// Print what happens as JSON lines while it runs (each second, the end of the warm-up, …); the last line is the report
     #[arg(long, help_heading = "Output")]
     events: bool,
 

@@ -207,7 +207,7 @@ fn store_failure(error: &store::Error) -> Error {
                 "GRANT the user of --store SELECT, INSERT, UPDATE and DELETE on the tables weir_…, and CREATE for their first start",
             )
         }
-        // Others say what to do.
+        // Most say what to do.
         Kind::Config if !error.to_string().contains("; ") => {
             Error::input(error).hint("check the URL of --store; `weir serve --help` shows what it takes")
         }
