@@ -4,7 +4,7 @@
 //! hold of all segments of one moment, which are then there even if the cleaner removes them, and of the newest as much as is
 //! whole. What was acknowledged before that moment is in it.
 
-use super::end::{self, End, Said};
+use super::end::{self, End, EndFile};
 use super::files;
 use super::repair::{self, Checked};
 use super::segment::{self, PREAMBLE_BYTES};
@@ -73,7 +73,7 @@ pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Er
 }
 
 /// The segments of one moment, open, and what is said of their end.
-fn segments(directory: &Path) -> io::Result<(Vec<(u32, File)>, Said)> {
+fn segments(directory: &Path) -> io::Result<(Vec<(u32, File)>, EndFile)> {
     let mut tries = 0;
     loop {
         let numbers = files::segments(directory)?;
@@ -82,17 +82,17 @@ fn segments(directory: &Path) -> io::Result<(Vec<(u32, File)>, Said)> {
         let said = End::read(directory)?;
         tries += 1;
         // The server may have begun a segment and ended. If it is not there the next time, it is missing.
-        let is_behind = matches!(said, Said::End(end) if Some(&end.segment) > numbers.last());
+        let is_behind = matches!(said, EndFile::Whole(end) if Some(&end.segment) > numbers.last());
         // Otherwise one was begun or removed meanwhile.
-        if files::segments(directory)? == numbers && (!is_behind || tries == READS_MAX) {
+        if files::segments(directory)? == numbers && (!is_behind || tries >= READS_MAX) {
             return Ok((opened?, said));
         }
     }
 }
 
 /// Why these segments are not all of the log, if they are not; the newest has so many whole bytes.
-fn shorter(directory: &Path, segments: &[(u32, File)], newest_bytes: u64, said: Said) -> Option<String> {
-    if let Said::Nonsense { .. } = said {
+fn shorter(directory: &Path, segments: &[(u32, File)], newest_bytes: u64, said: EndFile) -> Option<String> {
+    if let EndFile::Damaged { .. } = said {
         return Some(format!("{} cannot be read", end::path(directory).display()));
     }
     let (newest, mut file) = segments.last().map(|(newest, file)| (*newest, file))?;

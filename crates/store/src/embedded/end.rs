@@ -32,12 +32,12 @@ pub(super) struct End {
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum EndFile {
     /// It is not there.
-    Nothing,
-    End(End),
+    Absent,
+    Whole(End),
     /// It is damaged: it gets its name when it is on disk.
-    Nonsense {
+    Damaged {
         bytes: u64,
     },
 }
@@ -54,14 +54,14 @@ impl End {
     }
 
     /// Of the log in `directory`, whether it is still at rest or not.
-    pub(super) fn read(directory: &Path) -> io::Result<Said> {
+    pub(super) fn read(directory: &Path) -> io::Result<EndFile> {
         match fs::read(path(directory)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Said::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(EndFile::Absent),
             Err(error) => Err(error),
             Ok(bytes) => Ok(str::from_utf8(&bytes)
                 .ok()
                 .and_then(End::of)
-                .map_or(Said::Nonsense { bytes: bytes.len() as u64 }, Said::End)),
+                .map_or(EndFile::Damaged { bytes: bytes.len() as u64 }, EndFile::Whole)),
         }
     }
 
@@ -95,12 +95,12 @@ impl End {
     }
 }
 
-impl Said {
+impl EndFile {
     /// What is said of a log at rest: one of this store, without a later segment than `newest`.
     pub(super) fn at_rest(self, store: u64, newest: u32) -> Option<End> {
         match self {
-            Said::End(end) => (end.store == store && end.segment >= newest).then_some(end),
-            Said::Nothing | Said::Nonsense { .. } => None,
+            EndFile::Whole(end) => (end.store == store && end.segment >= newest).then_some(end),
+            EndFile::Absent | EndFile::Damaged { .. } => None,
         }
     }
 }
@@ -233,12 +233,12 @@ mod tests {
     fn what_is_said_of_another_log_or_of_an_earlier_moment_says_nothing() {
         let place = tempfile::tempdir().unwrap();
         let (_, newest) = at_rest(place.path(), 3);
-        let Said::End(end) = End::read(place.path()).unwrap() else { panic!() };
+        let EndFile::Whole(end) = End::read(place.path()).unwrap() else { panic!() };
         End { store: end.store ^ 1, segment: end.segment + 5, ..end }.write(place.path()).unwrap();
         assert_eq!(check(place.path()).unwrap().damage, []);
         // The next opening removes it.
         drop(opened(place.path()).unwrap());
-        assert_eq!(End::read(place.path()).unwrap(), Said::Nothing);
+        assert_eq!(End::read(place.path()).unwrap(), EndFile::Absent);
         end.write(place.path()).unwrap();
         assert_eq!(check(place.path()).unwrap().damage, [], "{}", newest.display());
     }

@@ -1,7 +1,7 @@
 //! What is in a directory of the embedded store: all segments that count, read from the first to the last batch, and what of them
 //! is damaged.
 
-use super::end::{self, End, Said};
+use super::end::{self, End, EndFile};
 use super::files;
 use super::index::{Index, Place, Segment};
 use super::segment::{self, Batch, EntryKind, Meta, PREAMBLE_BYTES, Salvaged};
@@ -91,7 +91,7 @@ impl Replayed {
         let said = End::read(directory)?;
         let Some(last) = numbers.last().copied() else {
             // All that there was is gone.
-            if let Said::End(end) = said {
+            if let EndFile::Whole(end) = said {
                 let missing = (end.first..=end.segment).take(MISSING_MAX);
                 replayed.damage.extend(missing.map(|number| missing_at(files::path(directory, number))));
             }
@@ -99,7 +99,7 @@ impl Replayed {
         };
         let path = |number: u32| files::path(directory, number);
         let missing = |number| missing_at(path(number));
-        if let Said::Nonsense { bytes } = said {
+        if let EndFile::Damaged { bytes } = said {
             let path = end::path(directory);
             replayed.damage.push(Damage { path, range: Some(0..bytes), readable: 0, lost: vec![] });
         }
