@@ -29,7 +29,8 @@ const BOUND_SHARE: f64 = 0.005;
 /// within limits.
 const MEAN_BOUND_US: f64 = 50.0;
 const MEAN_BOUND_SHARE: f64 = 0.2;
-const BOUND: &str = "median within ±5 µs, or ±0.5 % of the second client’s if that is more; mean at most 5 µs (or 0.5 %) too low and 50 µs (or 20 %) too high";
+const BOUND: &str =
+    "median: ± max(5 µs, 0.5 % of the delay); mean: from − max(5 µs, 0.5 %) to + max(50 µs, 20 %)";
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     beside(setup.options.cores, keep_awake, || checked(setup)).0

@@ -88,7 +88,7 @@ pub(crate) struct Args {
     )]
     pub(super) store: Vec<String>,
 
-    /// Cache nothing, because other programs also write the table in the URL of --store, as in postgres://host/db?table=NAME
+    /// Cache nothing, because other programs also write the keys
     #[arg(long, env = "WEIR_FOREIGN_WRITERS", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
     pub(super) foreign_writers: bool,
 
@@ -165,8 +165,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES", default_value = "8MiB", value_parser = value_bytes)]
     pub(super) value_bytes: usize,
 
-    /// Maximum memory for the bodies and values of requests in progress; more are answered 503 [default: a quarter of the memory that --cache-bytes
-    /// leaves, at least 64MiB]
+    /// Maximum memory for the bodies and values of requests in progress; more are answered 503 [default: a quarter of what --cache-bytes leaves of
+    /// the memory of the machine or of its cgroup, at least 64MiB]
     #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
     pub(super) memory_budget: Option<Size>,
 
