@@ -32,13 +32,6 @@ pub struct Effect {
     pub shown: Shown,
 }
 
-impl Effect {
-    /// Whether more may go through, not less.
-    pub fn is_raise(&self) -> bool {
-        self.change.factor.is_some_and(|factor| factor < 1.0)
-    }
-}
-
 /// What follows from making a resource slower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {

@@ -130,7 +130,7 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
     let ran: Vec<Run> = trials.iter().filter_map(|trial| Some((*trial, trial.numbers()?))).collect();
     let repetitions = results.repetitions.min(results.trials.len() as u32 + NOT_RUN_MAX);
     let planned = only.map_or(repetitions, |_| 1);
-    let mut row = rows::merged(results, workload, level, &trials, &ran, planned, below);
+    let mut row = rows::merged(results, level, &trials, &ran, planned, below);
     if !ran.is_empty() {
         let case = OfRow { results, ran: &ran, row: &row, below };
         row.checks = checks::asked(|test| if let Test::Row(test) = test { Some(test(&case)) } else { None });
@@ -158,13 +158,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
     let knee = knee::knee(&rows, &capacity, results.seed);
     let effects = interventions::effects(results, &workload.name);
     let headroom = interventions::headroom(&effects);
-    let bottleneck = bottleneck::bottleneck(&bottleneck::Seen {
-        rows: &rows,
-        capacity: &capacity,
-        knee: knee.as_ref(),
-        resources: &results.resources,
-        effects: &effects,
-    });
+    let bottleneck = bottleneck::bottleneck(&rows, &capacity, knee.as_ref(), &results.resources, &effects);
     let case = OfWorkload { results, workload: &workload.name, rows: &rows, capacity: &capacity, headroom };
     let checks = checks::asked(|test| if let Test::Workload(test) = test { Some(test(&case)) } else { None });
     WorkloadFindings {
@@ -174,7 +168,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         time_series: steady::time_series::time_series(results, &workload.name, &rows, knee.as_ref()),
         decline: capacity::decline(&rows, &capacity),
         hit_ratios: hits::hit_ratios(results, &workload.name),
-        printed: rows::published_sweep(results, &workload.name),
+        printed: published_sweep(results, workload),
         waits: waiting::dominant(&rows, &bottleneck.levels),
         under_limit: rate_search::under_limit(results, &workload.name),
         trust: checks::trust(&rows, checks.iter().chain(of_run)),
@@ -185,6 +179,13 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         capacity,
         knee,
     }
+}
+
+/// All that is published of a workload. `None` where nothing is.
+fn published_sweep(results: &Results, workload: &WorkloadPlan) -> Option<PublishedSweep> {
+    let name = workload.published.as_ref().unwrap_or(&workload.name);
+    // The rows of the other workloads are evidence, too: the audit sees them all.
+    audit(&results.published).sweeps.into_iter().find(|sweep| sweep.workload == *name)
 }
 
 /// `1 client`, `2 clients`.

@@ -6,7 +6,7 @@
 //! and once the answer is delivered, the client lies in a socket and is counted there.
 
 use kv::proto::LoadReport;
-use lab_data::results::{Limit, Resource, ResourceKind, Results, Run, Trial};
+use lab_data::results::{Resource, ResourceKind, Results, Run, Trial};
 use serde::Serialize;
 use stats::mean;
 
@@ -30,8 +30,8 @@ pub struct Population {
 pub struct Place {
     /// The resource's name.
     pub resource: String,
-    /// What it is called as a bottleneck.
-    pub limit: Option<Limit>,
+    /// Whether it is one of the load generator.
+    pub is_generator: bool,
     /// Whether it is used while another is held, whose place counts the client: then it is no part of the sum.
     pub inner: bool,
     /// Clients that wait for it; `None` where its queue cannot be seen.
@@ -46,14 +46,14 @@ pub(super) fn population(results: &Results, ran: &[Run]) -> Option<Population> {
     let sampled: Vec<Run> = ran.iter().copied().filter(|(trial, _)| is_sampled(trial)).collect();
     let runs = Runs { results, ran: if sampled.is_empty() { ran } else { &sampled } };
     let mut places = runs.places();
-    if places.iter().all(Place::is_generator) {
+    if places.iter().all(|place| place.is_generator) {
         return None;
     }
     let clients = runs.mean(&|trial, _| Some(f64::from(trial.level)))?;
     let away = runs.mean(&|_, load| Some((load.think_secs + load.backoff_secs) / load.window_secs))?;
     let unread: Vec<Option<f64>> = places.iter().map(|place| runs.counted(&runs.sockets(place))).collect();
     let sending: f64 =
-        places.iter().filter(|place| place.is_generator()).filter_map(|place| place.serving).sum();
+        places.iter().filter(|place| place.is_generator).filter_map(|place| place.serving).sum();
     // What is on its way through a link is in no socket that is sampled.
     let mut counters = ran.iter().flat_map(|(trial, _)| trial.closed.counters.keys());
     let is_linked = counters.any(|name| name.starts_with(LINK));
@@ -65,7 +65,7 @@ pub(super) fn population(results: &Results, ran: &[Run]) -> Option<Population> {
     let over = located(&places) + away - clients;
     // Those of the generator are no longer counted twice where the rest was shared out.
     let counts_once = |place: &Place| {
-        place.inner || runs.sockets(place).is_empty() || (is_shared_out && place.is_generator())
+        place.inner || runs.sockets(place).is_empty() || (is_shared_out && place.is_generator)
     };
     let threads = places.iter_mut().filter(|place| !counts_once(place));
     take_off(over, threads.filter_map(|place| place.serving.as_mut()).collect());
@@ -103,10 +103,9 @@ impl Runs<'_> {
     fn places(&self) -> Vec<Place> {
         let place = |resource: &Resource| {
             let (waiting, serving) = (self.counted(&resource.waiting), self.counted(&resource.serving));
-            let is_generator = resource.kind == ResourceKind::Generator;
             (waiting.is_some() || serving.is_some()).then(|| Place {
                 resource: resource.name.clone(),
-                limit: resource.limit.or(is_generator.then_some(Limit::Generator)),
+                is_generator: resource.kind == ResourceKind::Generator,
                 inner: !resource.within.is_empty(),
                 waiting,
                 serving,
@@ -165,10 +164,6 @@ fn take_off(over: f64, figures: Vec<&mut f64>) {
 }
 
 impl Place {
-    fn is_generator(&self) -> bool {
-        self.limit == Some(Limit::Generator)
-    }
-
     /// All clients there.
     pub fn clients(&self) -> f64 {
         self.waiting.unwrap_or(0.0) + self.serving.unwrap_or(0.0)
@@ -183,17 +178,16 @@ mod tests {
     /// Ten clients of one trial of a second, and what it counted.
     fn accounting(counters: &[(&str, f64)]) -> [f64; 5] {
         let mut results = sweep(&model("cpu 1 1ms"), &["w"], &[10], 1, "1s");
-        let resource = |name: &str, limit, waiting: &[&str], serving: &str| Resource {
+        let resource = |name: &str, kind, waiting: &[&str], serving: &str| Resource {
             name: name.into(),
-            limit: Some(limit),
-            kind: if limit == Limit::Generator { ResourceKind::Generator } else { ResourceKind::Station },
+            kind,
             waiting: waiting.iter().map(|name| (*name).to_owned()).collect(),
             serving: vec![serving.to_owned()],
             ..Resource::default()
         };
         results.resources = vec![
-            resource("workers", Limit::ServerWorkers, &["sockets.server", "stats.queue"], "stats.busy"),
-            resource("generator", Limit::Generator, &["sockets.generator"], "generator.cpu"),
+            resource("workers", ResourceKind::Station, &["sockets.server", "stats.queue"], "stats.busy"),
+            resource("generator", ResourceKind::Generator, &["sockets.generator"], "generator.cpu"),
         ];
         let trial = &mut results.trials[0];
         trial.elapsed_secs = 1.0;

@@ -30,8 +30,6 @@ pub struct Searched {
     pub ended: Option<SearchEnd>,
     /// The rates that had trials of full length, ascending.
     pub rates: Vec<Tried>,
-    /// How many trials there were, the shorter ones among them.
-    pub trials: u32,
     /// Why trials were spoiled or without numbers, each reason once.
     pub reasons: Vec<String>,
 }
@@ -59,7 +57,6 @@ pub fn under_limit(results: &Results, workload: &str) -> Option<UnderLimit> {
             breaks_rps: breaks.map(|of| of.rate_rps),
             ended: *ended,
             rates: tallies.iter().filter_map(|tally| tried(plan, tally, trials)).collect(),
-            trials: trials.len() as u32,
             reasons: reasons(plan, trials),
         }
     };

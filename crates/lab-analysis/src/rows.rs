@@ -2,7 +2,6 @@
 //!
 //! Merges and derives; judging is the business of [`super::checks`].
 
-use super::audit::{AuditedRow, PublishedSweep, audit};
 use super::checks::Checked;
 use super::figures::{self, Figured};
 use super::hits::growth;
@@ -82,8 +81,6 @@ pub struct Row {
     pub outside: Option<Outside>,
     /// What the checks of rows say, in the order of [`checks::CHECKS`]; empty without numbers.
     pub checks: Vec<Checked>,
-    /// What somebody printed of the same workload at this level.
-    pub printed: Option<AuditedRow>,
 }
 
 /// One run of a row.
@@ -225,13 +222,12 @@ impl Row {
     }
 }
 
-/// Merges `trials` of `workload` at `level`, of which so many were `planned` and those in `ran` have numbers. Checks are still to be
+/// Merges `trials` of a workload at `level`, of which so many were `planned` and those in `ran` have numbers. Checks are still to be
 /// asked.
 ///
 /// `below` is the row of the next lower level.
 pub(super) fn merged(
     results: &Results,
-    workload: &str,
     level: u32,
     trials: &[&Trial],
     ran: &[Run],
@@ -246,7 +242,6 @@ pub(super) fn merged(
     let made: u64 = loads().map(|load| load.attempts).sum();
     let succeeded: u64 = loads().map(|load| load.successes).sum();
     let thought_secs: f64 = loads().map(|load| load.think_secs).sum();
-    let published = published_sweep(results, workload).map(|sweep| sweep.rows).unwrap_or_default();
     Row {
         level,
         offered_rps: mean(schedules().map(|of| of.offered_rps)),
@@ -280,22 +275,12 @@ pub(super) fn merged(
         waits: waits::whereabouts(&ran.iter().map(|(trial, _)| *trial).collect::<Vec<_>>()),
         outside: outside::outside(ran),
         checks: Vec::new(),
-        // The first, should there be several.
-        printed: published.into_iter().find(|row| row.printed.clients == Some(level)),
     }
 }
 
 fn conflicts(trial: &Trial) -> Option<f64> {
     let all = growth(trial, "stats.weir_store_conditional_writes_total").filter(|all| *all > 0.0)?;
     Some(growth(trial, "stats.weir_store_conflicts_total")? / all)
-}
-
-/// All that is published of a workload. `None` where nothing is.
-pub(super) fn published_sweep(results: &Results, workload: &str) -> Option<PublishedSweep> {
-    let plan = results.workloads.iter().find(|plan| plan.name == workload)?;
-    let name = plan.published.as_ref().unwrap_or(&plan.name);
-    // The rows of the other workloads are evidence, too: the audit sees them all.
-    audit(&results.published).sweeps.into_iter().find(|sweep| sweep.workload == *name)
 }
 
 /// Mean latency of all attempts of all runs, so that X · R = N holds for the row as it does for its runs. A mean or a

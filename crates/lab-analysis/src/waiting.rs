@@ -1,7 +1,7 @@
 //! What held the sessions of the databases at the levels that decide.
 
 use super::rows::Row;
-use super::waits::{WAITS, WaitKind, Whereabouts, class_of, most_first};
+use super::waits::{WAITS, WaitKind, Whereabouts, class_of};
 use stats::mean;
 use std::collections::BTreeSet;
 
@@ -48,7 +48,8 @@ pub(super) fn dominant(rows: &[Row], levels: &[u32]) -> Vec<Dominant> {
         let classes = WAITS.iter().filter(|wait| (wait.kind == WaitKind::Idle) == idle);
         let counted = classes.map(|wait| (wait.name, seen.in_class(wait.name)));
         let (class, in_class) = counted.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-        let states = seen.states_in(class);
+        let mut states = seen.sessions;
+        states.retain(|(state, _)| class_of(state).name == class);
         (sessions > 0.0).then(|| Dominant {
             part: part.to_owned(),
             levels,
@@ -70,9 +71,7 @@ pub struct Waiting {
     pub class: &'static str,
     /// The databases it was seen in.
     pub parts: Vec<String>,
-    /// The highest of the levels.
-    pub level: u32,
-    /// Mean number of sessions in the class there, all databases together.
+    /// Mean number of sessions in the class at the highest of the levels, all databases together.
     pub sessions: f64,
     /// How many could have been there: the clients, or the sessions of a full pool.
     pub places: f64,
@@ -80,8 +79,6 @@ pub struct Waiting {
     pub pooled: bool,
     /// `sessions` over `places`, mean over the levels.
     pub share: f64,
-    /// The states of the class at that level, most first.
-    pub states: Vec<(String, f64)>,
 }
 
 /// Held enough to be the limit: at least half of the clients.
@@ -99,15 +96,12 @@ pub(super) fn holding(deciding: &[(&Row, f64)]) -> Option<Waiting> {
     let class = classes.find(|class| shares_of(class).all(|share| share >= HELD))?;
     let sessions = sum(last, class);
     let of_parts = last.waits.iter().filter(|of| of.in_class(class) >= PART_SHARE * sessions);
-    let states = last.waits.iter().flat_map(|of| of.clone().states_in(class));
     Some(Waiting {
         class,
         parts: of_parts.map(|of| of.part.clone()).collect(),
-        level: last.level,
         sessions,
         places: *places,
         pooled: *places < f64::from(last.level),
         share: mean(shares_of(class))?,
-        states: most_first(states),
     })
 }

@@ -117,12 +117,6 @@ impl Whereabouts {
         self.sum(|state| class_of(state).name == class)
     }
 
-    /// The states of a class.
-    pub(super) fn states_in(mut self, class: &str) -> Vec<(String, f64)> {
-        self.sessions.retain(|(state, _)| class_of(state).name == class);
-        self.sessions
-    }
-
     /// The means over `all`, which are of one database; `None` of none.
     pub(super) fn means(all: &[&Whereabouts]) -> Option<Whereabouts> {
         let sessions = all.iter().flat_map(|of| of.sessions.clone());
@@ -156,7 +150,7 @@ impl Whereabouts {
 }
 
 /// The sums by state, most first.
-pub(super) fn most_first(all: impl Iterator<Item = (String, f64)>) -> Vec<(String, f64)> {
+fn most_first(all: impl Iterator<Item = (String, f64)>) -> Vec<(String, f64)> {
     let mut states: Vec<(String, f64)> = sums(all).into_iter().collect();
     states.sort_by(|a, b| b.1.total_cmp(&a.1));
     states

@@ -2,7 +2,7 @@
 //!
 //! A column is a row of [`COLUMNS`]: what a person reads and what a program reads, from the same row.
 
-use super::format::{self, finite, percent, residual};
+use super::format::{self, finite, percent};
 use Read::{EachResource, Open, Row};
 use kv::units::{micros, short};
 use lab_analysis::rows::Use;
@@ -28,12 +28,12 @@ enum Read {
     Open(fn(&LevelRow) -> Cell),
 }
 
-/// What stands in a cell; `None` where nothing is known.
+/// What stands in a cell.
 pub(super) struct Cell {
-    /// For people.
+    /// For people; `None` where nothing is known.
     pub(super) text: Option<String>,
-    /// For programs: a plain number or word.
-    pub(super) value: Option<String>,
+    /// For programs: a plain number or word, empty where nothing is known.
+    pub(super) value: String,
 }
 
 const fn column(name: &'static str, heading: &'static str, read: Read) -> Column {
@@ -56,7 +56,7 @@ pub const COLUMNS: &[Column] = &[
     column("service_us_mean", "mean service time", Open(|row| cell(row.service_us_mean, micros))),
     column("send_lag_us_p99", "p99 send lag", Open(|row| cell(row.send_lag_us_p99, micros))),
     column("error_ratio", "error rate", Row(|row| cell(row.error_ratio, |of| percent(of, 2)))),
-    column("little_residual_ratio", "", Row(|row| cell(row.little_residual, residual))),
+    column("little_residual_ratio", "", Row(|row| number(row.little_residual))),
     column("checks_failed", "failed checks of the level", Row(checks_failed)),
     column("checks_not_checked", "", Row(|row| word(ids(row, Outcome::NotChecked)))),
     column("excluded", "", Row(|row| word(row.excluded.map(format::name).unwrap_or_default()))),
@@ -134,5 +134,5 @@ fn number(value: Option<f64>) -> Cell {
 }
 
 fn word(text: String) -> Cell {
-    Cell { text: Some(text.clone()), value: Some(text) }
+    Cell { text: Some(text.clone()), value: text }
 }

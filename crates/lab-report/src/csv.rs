@@ -4,50 +4,30 @@
 //! its level says over all runs.
 
 use super::columns::columns;
-use super::document::{Column, column};
-use lab_analysis::{Findings, Row, row};
+use lab_analysis::{Findings, row};
 use lab_data::results::Results;
-
-/// A planned trial and its level.
-struct Line<'a> {
-    workload: &'a str,
-    repetition: u32,
-    trial: Row,
-    level: &'a Row,
-}
 
 /// The table.
 pub(super) fn write(results: &Results, findings: &Findings) -> String {
-    let mut lines = Vec::new();
-    for found in &findings.workloads {
-        for level in &found.rows {
-            lines.extend((0..level.planned).map(|repetition| Line {
-                workload: &found.name,
-                repetition,
-                trial: row(results, &found.name, level.level, Some(repetition), None),
-                level,
-            }));
-        }
-    }
     let figures = columns(results);
-    let failures = |line: &Line| line.trial.failures.keys().cloned().collect::<Vec<_>>().join("; ");
-    let mut columns: Vec<Column<Line>> = vec![
-        column("workload", |line: &Line| Some(line.workload.to_owned())),
-        column("repetition", |line: &Line| Some(line.repetition.to_string())),
-        column("failure", move |line: &Line| Some(failures(line))),
-    ];
-    columns.extend(figures.iter().map(|of| column(&of.name, |line: &Line| (of.cell)(&line.trial).value)));
-    let of_level = figures.iter().filter(|of| of.name != "clients");
-    columns.extend(
-        of_level.map(|of| column(format!("level_{}", of.name), |line: &Line| (of.cell)(line.level).value)),
-    );
-    let names = columns.iter().map(|(name, _)| name.clone()).collect();
-    let cells =
-        lines.iter().map(|line| columns.iter().map(|(_, cell)| cell(line).unwrap_or_default()).collect());
+    let of_level = || figures.iter().filter(|of| of.name != "clients");
     // By RFC 4180.
     let mut writer = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
-    let records = std::iter::once(names).chain(cells);
-    records.for_each(|record: Vec<String>| writer.write_record(record).expect("memory takes every record"));
+    let mut write = |record: Vec<String>| writer.write_record(record).expect("memory takes every record");
+    let own = ["workload", "repetition", "failure"].map(str::to_owned).into_iter();
+    let names = own.chain(figures.iter().map(|of| of.name.clone()));
+    write(names.chain(of_level().map(|of| format!("level_{}", of.name))).collect());
+    for found in &findings.workloads {
+        for level in &found.rows {
+            for repetition in 0..level.planned {
+                let trial = row(results, &found.name, level.level, Some(repetition), None);
+                let failures = trial.failures.keys().cloned().collect::<Vec<_>>().join("; ");
+                let own = [found.name.clone(), repetition.to_string(), failures].into_iter();
+                let of_trial = figures.iter().map(|of| (of.cell)(&trial).value);
+                write(own.chain(of_trial).chain(of_level().map(|of| (of.cell)(level).value)).collect());
+            }
+        }
+    }
     String::from_utf8(writer.into_inner().expect("memory takes every record")).expect("cells are text")
 }
 

@@ -9,14 +9,7 @@ pub struct File {
     /// Its path below the directory of the run: `report.html`, `plots/get_popular.svg`.
     pub name: String,
     /// Its content.
-    pub bytes: Vec<u8>,
-}
-
-impl File {
-    /// A file of text.
-    pub(super) fn text(name: &str, text: String) -> File {
-        File { name: name.to_owned(), bytes: text.into_bytes() }
-    }
+    pub text: String,
 }
 
 /// A page.
@@ -174,15 +167,9 @@ impl TableColumn {
     }
 }
 
-impl Document {
-    /// The files of all drawings.
-    pub(super) fn drawings(&self) -> Vec<File> {
-        drawings(&self.blocks)
-    }
-}
-
-fn drawings(blocks: &[Block]) -> Vec<File> {
-    let file = |of: &Drawing| File::text(&of.file, of.svg.file(&of.label));
+/// The files of all drawings.
+pub(super) fn drawings(blocks: &[Block]) -> Vec<File> {
+    let file = |of: &Drawing| File { name: of.file.clone(), text: of.svg.file(&of.label) };
     let of_block = |block: &Block| match block {
         Block::Front { figure, .. } | Block::Figure(figure) => figure.drawings.iter().map(file).collect(),
         Block::Section(_, blocks) => drawings(blocks),

@@ -66,11 +66,7 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
 
 /// All that could be the limit, what is named first; what was never busy is left out.
 fn candidates(found: &WorkloadFindings) -> Vec<Candidate<'_>> {
-    /// Less than this is no candidate.
-    const SHOWN_MIN: f64 = 0.02;
-    let is_other = |of: &&Evidence| {
-        !is_named(found, of) && of.kind != ResourceKind::Indication && of.utilization >= SHOWN_MIN
-    };
+    let is_other = |of: &&Evidence| !is_named(found, of) && of.ceiling().is_some();
     let mut others: Vec<&Evidence> = found.bottleneck.candidates.iter().filter(is_other).collect();
     others.sort_by(|a, b| b.utilization.total_cmp(&a.utilization));
     let all = found.bottleneck.named.iter().chain(others);

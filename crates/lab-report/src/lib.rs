@@ -59,15 +59,15 @@ pub fn render(results: &Results) -> Vec<File> {
 /// The files of the report with these findings.
 fn rendered(results: &Results, findings: &Findings) -> Vec<File> {
     let mut files = files("report", &page::document(results, findings));
-    files.push(File::text("results.csv", csv::write(results, findings)));
+    files.push(File { name: "results.csv".to_owned(), text: csv::write(results, findings) });
     files
 }
 
 /// A page called `name` in all formats, and its drawings.
 fn files(name: &str, page: &Document) -> Vec<File> {
-    let html = File::text(&format!("{name}.html"), html::write(page));
-    let markdown = File::text(&format!("{name}.md"), markdown::write(page));
-    [html, markdown].into_iter().chain(page.drawings()).collect()
+    let html = File { name: format!("{name}.html"), text: html::write(page) };
+    let markdown = File { name: format!("{name}.md"), text: markdown::write(page) };
+    [html, markdown].into_iter().chain(document::drawings(&page.blocks)).collect()
 }
 
 /// The answers as plain text: at most four lines for each workload, none longer than 100 columns.

@@ -70,117 +70,18 @@ fn hit_ratios(findings: &Findings) -> Vec<Block> {
     vec![Block::Table(Table::of(&all, HIT_RATIOS, |_| false)), Block::Notes(vec![note.to_owned()])]
 }
 
-/// What the words in the tables of a workload mean. Those of weir's server are only there if some resource is called like the term.
-const TERMS: &[(bool, &str, &str)] = &[
-    (false, "goodput", "successful requests per second; ±: 95 % interval over the repetitions"),
-    (false, "p50, p99, p99.9", "latency, median over the repetitions; the mean is over all attempts"),
-    (true, "server workers", "the server’s threads that serve connections"),
-    (
-        true,
-        "store read workers",
-        "the server’s threads that read from the store, a batch of requests at a time",
-    ),
-    (
-        true,
-        "store write workers",
-        "the server’s threads that write to the store, a batch of requests at a time",
-    ),
-    (
-        true,
-        "store flush",
-        "the flush of the log to disk for which a write waits, from the call to its return: the work of the file system and waiting for a processor are part of it, but it counts as a resource of its own; as a limit it is called commit path",
-    ),
-    (
-        false,
-        "utilization",
-        "share of the window in which the resource was busy; of several threads or cores, the mean over them",
-    ),
-    (
-        false,
-        "CPU",
-        "processor time of the process, also in the kernel for it (network, waking threads); with few clients this may be more than its threads are busy with requests",
-    ),
-    (
-        false,
-        "levels by which the limit is determined",
-        "those whose goodput is about the highest: within 3 % if three or more levels are, else within 15 %; of these the ones with at least twice the clients of the knee, if there are several",
-    ),
-    (
-        false,
-        "busy time per request",
-        "for how long one request keeps the resource busy; ±: standard deviation over the levels",
-    ),
-    (
-        false,
-        "full at",
-        "the goodput at which the resource would be 100 % busy: the highest measured goodput ÷ the utilization at that level; ≥: or more, because a request needs clearly less of it when the load is higher. Where a request needs more at a higher load, it is full earlier",
-    ),
-    (
-        false,
-        "queue growth",
-        "how many more requests wait there for each client added; –: its queue cannot be seen",
-    ),
-    (false, "needs the limit", "its threads use the limit or wait for it, and count as busy in both cases"),
-    (false, "not in the target", "a resource of the load generator"),
-    (
-        false,
-        "next limit",
-        "the limit if the present one were removed: the lowest “full at” above the measured goodput, except the generator’s and that of what needs the limit",
-    ),
-    (false, "rounds", "how often trials with and without the change were made, in random order"),
-    (
-        false,
-        "expected loss",
-        "added time ÷ (busy time per request + added time); this busy time is measured anew in the same round",
-    ),
-    (false, "measured loss", "mean over the rounds; negative: goodput rose"),
-    (false, "measured ÷ expected", "mean over the rounds of their ratios"),
-    (
-        false,
-        "behaves like the limit",
-        "yes: the interval of the measured loss is above half of the expected loss, or includes the expected loss while the resource is at least 95 % busy; no: it is below half, or includes 0 while the resource is less than 70 % busy; unclear: neither",
-    ),
-    (
-        false,
-        "waiting, served",
-        "mean number of clients that wait for a resource or are served by it; left out are columns with only zeros, and what is used while another resource serves the client, such as server CPU and store flush. Those who wait in sockets are found by sampling these. While a thread waits for a processor, it is busy, but its client waits",
-    ),
-    (
-        false,
-        "generator CPU, waiting",
-        "clients whose answer has arrived and is not yet read, because a thread reads others or has to wake up; this is part of the latency",
-    ),
-    (
-        false,
-        "unaccounted",
-        "clients in no other column, such as those that the samples miss; negative: some are in two",
-    ),
-    (
-        false,
-        "resource usage",
-        "means over the repetitions; columns with only zeros are left out. Of a disk: what all processes of the machine write and read; its queue is the mean number of operations in progress, its utilization the share of the time with any, both as the kernel counts them",
-    ),
-    (false, "threads", "all threads of the process"),
-    (
-        false,
-        "sampling by the lab",
-        "processor time of the lab’s own process, which reads the state of the sockets; counted in no other column",
-    ),
-    (
-        false,
-        "pressure",
-        "share of the time in which some thread of the machine, or all of them, waited (Linux PSI)",
-    ),
-];
+/// What the words in the tables of a workload mean: `term: meaning`. What begins with `?` is only there if some resource is called so.
+const TERMS: &str = include_str!("terms.txt");
 
 fn terms(results: &Results) -> Table {
-    let is_known =
-        |of_weir: bool, term: &str| !of_weir || results.resources.iter().any(|of| of.name.contains(term));
-    let shown = TERMS.iter().filter(|(of_weir, term, _)| is_known(*of_weir, term));
-    Table::new(
-        ["<in the tables", "<meaning"],
-        shown.map(|(_, term, means)| [term, means].map(|of| (*of).to_owned())).collect(),
-    )
+    let is_known = |term: &str| {
+        let of_some = term.strip_prefix('?');
+        of_some.is_none_or(|term| results.resources.iter().any(|of| of.name.contains(term)))
+    };
+    let all = TERMS.lines().filter_map(|line| line.split_once(": "));
+    let shown = all.filter(|(term, _)| is_known(term));
+    let rows = shown.map(|(term, means)| [term.trim_start_matches('?'), means].map(str::to_owned));
+    Table::new(["<in the tables", "<meaning"], rows.collect())
 }
 
 fn workload(results: &Results, found: &WorkloadFindings) -> Vec<Block> {
@@ -239,10 +140,7 @@ fn knee(of: &Knee, found: &WorkloadFindings) -> Vec<Block> {
     let other = |method: &str, value: Option<f64>| [method.to_owned(), known(value, format::clients)];
     let clients = format::clients(of.clients) + &sentences::between_clients(of.ends);
     let rows = vec![
-        [
-            "highest throughput × (mean latency at the lowest level + pause between requests)".to_owned(),
-            clients,
-        ],
+        ["highest throughput × (mean latency at the lowest level + think time)".to_owned(), clients],
         other("broken stick: where two straight lines fitted to the goodput meet", of.broken_stick),
         other("Kleinrock’s power: level with the highest goodput ÷ latency", of.power),
         other(

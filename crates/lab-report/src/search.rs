@@ -124,7 +124,7 @@ mod tests {
     fn every_rate_that_counted_stands_in_the_table() {
         let results = searched(&[(8100.0, 3000.0), (8260.0, 6000.0)], SearchEnd::Reached);
         let page = render(&results).into_iter().find(|file| file.name == "report.md").unwrap();
-        let page = String::from_utf8(page.bytes).unwrap();
+        let page = page.text.clone();
         assert!(page.contains("| 8.10k | 5 | · | · | 3.00 ms | kept |"), "{page}");
         assert!(page.contains("| 8.26k | · | 5 | · | 6.00 ms | exceeded |"), "{page}");
     }

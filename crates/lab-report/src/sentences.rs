@@ -270,11 +270,10 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
                 format::levels(levels)
             )
         }
-        Reason::NotBusy(of) => format!(
-            "Clients queue for {}. This queue alone does not show the limit: on average over {} these are only {} busy, and nothing that they need, such as a processor, is on average 95 % busy.",
-            of.resource,
-            format::levels(levels),
-            percent(of.utilization, 0)
+        Reason::NotBusy(Evidence { resource, utilization, .. }) => format!(
+            "Clients queue for {resource}. This queue alone does not show the limit: the utilization of {resource} is only {} (mean over {}), and nothing that they need, such as a processor, is 95 % busy.",
+            percent(*utilization, 0),
+            format::levels(levels)
         ),
         Reason::DemandVaries(of) => {
             let one = "but the limit is determined at one level, so whether the demand per request varies is not known".to_owned();

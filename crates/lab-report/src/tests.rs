@@ -11,7 +11,7 @@ fn results() -> Results {
 
 fn file(results: &Results, name: &str) -> String {
     let file = render(results).into_iter().find(|file| file.name == name);
-    String::from_utf8(file.unwrap_or_else(|| panic!("no {name}")).bytes).unwrap()
+    file.unwrap_or_else(|| panic!("no {name}")).text
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn nothing_is_printed_as_nan_whatever_the_results_hold() {
         let mut results = results();
         change(&mut results);
         for file in render(&results) {
-            let text = String::from_utf8(file.bytes).unwrap();
+            let text = file.text;
             for word in ["NaN", "inf ", "inf<", "inf,", ">inf"] {
                 assert!(!text.contains(word), "{word:?} in {}", file.name);
             }

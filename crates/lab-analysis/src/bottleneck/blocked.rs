@@ -63,8 +63,6 @@ struct Place {
     name: &'static str,
     seen: &'static str,
     limit: Limit,
-    /// Any number of clients can be there at once.
-    is_delay: bool,
 }
 
 const PLACES: &[Place] = &[
@@ -72,19 +70,18 @@ const PLACES: &[Place] = &[
         "held",
         "answers are held back until the client acknowledges their first part (Nagle, delayed ACK)",
         Limit::DelayedAck,
-        true,
     ),
-    place("accept_queue", "connections wait to be accepted", Limit::AcceptQueue, false),
-    place("sending", "answers wait to be sent", Limit::Network, false),
-    place("lock", "threads wait for another thread", Limit::ServerLock, false),
-    place("disk", "threads wait for a disk", Limit::Disk, false),
-    place("downstream_threads", "threads wait for another service", Limit::Downstream, true),
-    place("downstream", "connections wait for another service", Limit::Downstream, true),
-    place("sleep", "threads sleep", Limit::Timer, true),
+    place("accept_queue", "connections wait to be accepted", Limit::AcceptQueue),
+    place("sending", "answers wait to be sent", Limit::Network),
+    place("lock", "threads wait for another thread", Limit::ServerLock),
+    place("disk", "threads wait for a disk", Limit::Disk),
+    place("downstream_threads", "threads wait for another service", Limit::Downstream),
+    place("downstream", "connections wait for another service", Limit::Downstream),
+    place("sleep", "threads sleep", Limit::Timer),
 ];
 
-const fn place(name: &'static str, seen: &'static str, limit: Limit, is_delay: bool) -> Place {
-    Place { name, seen, limit, is_delay }
+const fn place(name: &'static str, seen: &'static str, limit: Limit) -> Place {
+    Place { name, seen, limit }
 }
 
 /// What is known of a sweep.
@@ -260,7 +257,7 @@ impl Sweep<'_> {
             limit => limit,
         };
         // A delay that any number can be in does not keep goodput from growing: something else does.
-        let grade = if place.is_delay && place.limit == Limit::Timer { Grade::Suspected } else { sure };
+        let grade = if place.limit == Limit::Timer { Grade::Suspected } else { sure };
         let of_lock = served.filter(|_| place.limit == Limit::ServerLock).map(|(does, ..)| does);
         Some(self.evidence(limit, grade, place.seen, count, of_lock))
     }

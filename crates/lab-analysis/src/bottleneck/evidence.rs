@@ -48,6 +48,25 @@ pub(super) fn upper(rows: &[Row]) -> Option<Vec<&Row>> {
     (upper.len() >= 2).then_some(upper)
 }
 
+/// Of the time, 0–1, the share in which the part of this quota was not let onto a core because it had used it up: the mean over the
+/// levels that decide. `None` of other limits, and where it was not read.
+pub(super) fn throttled(limit: Limit, deciding: &[&Row]) -> Option<f64> {
+    let part = match limit {
+        Limit::ServerQuota => "server",
+        Limit::DatabaseQuota => "database",
+        _ => return None,
+    };
+    // Of several databases the one that is held back most.
+    let is_meant =
+        |of: &str| of.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    let read = |row: &&Row| {
+        let of_it =
+            row.figures.iter().filter(|known| known.figure == "throttled_percent" && is_meant(&known.of));
+        of_it.map(|known| known.value / 100.0).max_by(f64::total_cmp)
+    };
+    mean(deciding.iter().filter_map(read))
+}
+
 /// Resource `i` over the `deciding` rows. `None` where its utilization was not read at one of them.
 pub(super) fn evidence(
     i: usize,

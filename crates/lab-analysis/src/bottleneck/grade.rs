@@ -57,7 +57,10 @@ fn confirms(effect: &Effect) -> bool {
 /// Whoever gets more and gains little may have met the next limit: a raise refutes nothing.
 fn refutes(effect: &Effect) -> bool {
     let lost = effect.elasticity;
-    !effect.is_raise() && effect.rounds >= REFUTING_ROUNDS_MIN && lost.mean <= REFUTES && lost.high < CONFIRMS
+    effect.expected_loss > 0.0
+        && effect.rounds >= REFUTING_ROUNDS_MIN
+        && lost.mean <= REFUTES
+        && lost.high < CONFIRMS
 }
 
 /// Less than this of the time is the end of a period, and not a limit.

@@ -13,7 +13,6 @@ mod reason;
 mod rules;
 #[cfg(test)]
 mod tests;
-mod throttled;
 
 pub use blocked::Blocked;
 pub use help::Help;
@@ -27,7 +26,6 @@ use super::rows::{FastFail, Row, SATURATED};
 use super::waiting::Waiting;
 use lab_data::results::{Limit, Resource, ResourceKind};
 use queues::Queues;
-use stats::Estimate;
 
 /// Constant enough to be a service demand: standard deviation over mean ≤ 10 %.
 const CONSTANT: f64 = 0.10;
@@ -137,9 +135,7 @@ pub struct Evidence {
     pub queue_growth: Option<f64>,
     /// Of a quota, the share of the time in which it held its part back; `None` of others, and where the kernel does not count it.
     pub throttled: Option<f64>,
-    /// What making it slower did, over what that must do to a limit.
-    pub elasticity: Option<Estimate>,
-    /// What follows from that.
+    /// What follows from making it slower.
     pub slowed: Option<Shown>,
     /// Set where this is no resource but where the clients of a service are that is only seen from outside.
     pub blocked: Option<Blocked>,
@@ -209,17 +205,6 @@ impl Evidence {
     }
 }
 
-/// What the levels of a workload say together: see [`bottleneck`].
-pub(super) struct Seen<'a> {
-    /// Every level, ascending.
-    pub(super) rows: &'a [Row],
-    pub(super) capacity: &'a Capacity,
-    pub(super) knee: Option<&'a Knee>,
-    /// In the order of the rows'.
-    pub(super) resources: &'a [Resource],
-    pub(super) effects: &'a [Effect],
-}
-
 /// Applies [`RULES`] to the levels at and above twice the knee that belong to the plateau; to the whole plateau where
 /// those are fewer than two. Without a plateau it is the shoulder that decides: neighbouring levels over which the clients
 /// at least double and goodput stays within 15 % of the best. Where there is none either, nothing limits yet, and the best
@@ -227,8 +212,15 @@ pub(super) struct Seen<'a> {
 ///
 /// Source: the utilization law and the bottleneck analysis of Denning & Buzen (1978); Lazowska et al., Quantitative
 /// System Performance (1984), chapter 5.
-pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
-    let Seen { rows, capacity, knee, resources, effects } = *seen;
+///
+/// The rows are of every level, ascending; the resources are in the order of theirs.
+pub(super) fn bottleneck(
+    rows: &[Row],
+    capacity: &Capacity,
+    knee: Option<&Knee>,
+    resources: &[Resource],
+    effects: &[Effect],
+) -> Bottleneck {
     let deciding = evidence::deciding(rows, capacity, knee);
     let levels: Vec<u32> = deciding.iter().map(|row| row.level).collect();
     let queues = Queues::of(rows, &deciding);
@@ -245,10 +237,9 @@ pub(super) fn bottleneck(seen: &Seen) -> Bottleneck {
     all.extend(blocked::evidence(rows, &all));
     all.extend(evidence::conflicts(rows));
     for of in &mut all {
-        of.throttled = of.limit.and_then(|limit| throttled::throttled(limit, &deciding));
+        of.throttled = of.limit.and_then(|limit| evidence::throttled(limit, &deciding));
         of.queue_growth = queues.as_ref().and_then(|queues| queues.waiting(&of.id));
-        let effect = grade::effect(of, effects, &levels);
-        (of.elasticity, of.slowed) = (effect.map(|of| of.elasticity), effect.map(|of| of.shown));
+        of.slowed = grade::effect(of, effects, &levels).map(|of| of.shown);
     }
     let case = Case {
         evidence: all,

@@ -32,8 +32,6 @@ const HARDLY_ANY: f64 = 0.2;
 pub struct Rule {
     /// A few words.
     pub name: &'static str,
-    /// When it applies, in one sentence.
-    pub about: &'static str,
     /// Concludes from the case; `None` where the rule does not apply.
     pub apply: fn(&Case) -> Option<Conclusion>,
 }
@@ -93,16 +91,12 @@ pub struct Case {
 pub const RULES: &[Rule] = &[
     Rule {
         name: "fast-fail",
-        about: "at the highest levels failures answer much sooner than successes, or attempts rise while goodput falls \
-                and failures take no longer than successes: what rises is no throughput",
         apply: |case| {
             Some(Conclusion::of(Grade::FastFail, Vec::new()).why(Reason::FailsFast(case.fails_fast?)))
         },
     },
     Rule {
         name: "generator",
-        about: "goodput follows the generator when it is made slower; where that was not tried, the generator is saturated, or answers \
-                pile up in front of it, and nothing in the target is busy: nothing is known of the target",
         apply: |case| {
             let busiest = case.busiest(|of| of.kind == ResourceKind::Generator);
             let limits = match case.headroom {
@@ -113,29 +107,11 @@ pub const RULES: &[Rule] = &[
             limits.then(|| Conclusion::of(Grade::Generator, Vec::from_iter(busiest)))
         },
     },
-    Rule {
-        name: "queue",
-        about: "of each client more at least half wait for one resource: named is that resource, if it is saturated, or what \
-                those it serves are held up by; a second one that is saturated with a ceiling as low shares the load",
-        apply: |case| case.queue(),
-    },
-    Rule {
-        name: "store",
-        about: "clients pile up inside the store: named is the class of database waits that holds at least half of them, or a \
-                processor that is saturated there, or the flush that they queue for",
-        apply: |case| case.store(),
-    },
-    Rule {
-        name: "seen from outside",
-        about: "the service counts nothing itself, and no processor, quota or rate is saturated: named is what its threads and connections \
-                wait for, by where clients are that are added; supported from 60 % of them, suspected from 25 %, or where only the \
-                number of requests served at once tells",
-        apply: |case| case.seen_from_outside(),
-    },
+    Rule { name: "queue", apply: |case| case.queue() },
+    Rule { name: "store", apply: |case| case.store() },
+    Rule { name: "seen from outside", apply: |case| case.seen_from_outside() },
     Rule {
         name: "delay",
-        about: "there is one client alone; or hardly anybody waits, nothing is saturated, and each client gets what one alone gets: \
-                a delay, and no limit",
         apply: |case| {
             let queues = case.queues.as_ref().filter(|_| !case.is_open)?;
             let found = Conclusion::of(Grade::Delay, Vec::new());
@@ -152,8 +128,6 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "database wait",
-        about: "queues were not read; nothing is saturated but pools of sessions, and one class of database wait (row lock, commit \
-                path, …) holds at least half of the clients, or of a full pool’s sessions, at every one of these levels",
         apply: |case| {
             let firm = |of: &Evidence| matches!(of.kind, ResourceKind::Station | ResourceKind::Cap);
             let saturated = |of: &Evidence| firm(of) && of.saturated();
@@ -164,29 +138,15 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "one or more saturated",
-        about: "queues were not read, or tell nothing; busy for at least 95 % of the time on average, with the same demand per \
-                request at every one of these levels; an imposed cap if it was reached at three levels, whatever a request takes of it",
         apply: |case| {
             let named: Vec<usize> = case.all(|of| of.limits() && (case.queues.is_none() || of.is_hard));
             (!named.is_empty()).then(|| Conclusion::of(Grade::Supported, named))
         },
     },
-    Rule {
-        name: "slowed",
-        about: "no other rule names anything, and goodput follows a nearly saturated processor, quota or rate of the target when it is \
-                made slower",
-        apply: |case| case.slowed().filter(|found| found.grade == Grade::Supported),
-    },
-    Rule {
-        name: "suspected",
-        about: "no other rule names anything, and a processor, quota or rate of the target is saturated with the most clients, where \
-                no queue is another's and goodput has not collapsed",
-        apply: |case| case.suspected(),
-    },
+    Rule { name: "slowed", apply: |case| case.slowed().filter(|found| found.grade == Grade::Supported) },
+    Rule { name: "suspected", apply: |case| case.suspected() },
     Rule {
         name: "conflicts",
-        about: "no other rule names anything, and with the most clients at least 5 % of the statements of several servers are in each other's \
-                way, because they write the same rows",
         apply: |case| {
             let at = case.index(CONFLICTS)?;
             Some(Conclusion::of(Grade::Suspected, vec![at]))
@@ -194,7 +154,6 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "none",
-        about: "no resource that was read carries the throughput: a lock, or something nobody samples",
         apply: |case| {
             let found = Conclusion::of(Grade::NotIdentified, Vec::new());
             let lost = case.queues.as_ref().filter(|queues| queues.unaccounted >= PILES_UP);

@@ -53,7 +53,7 @@ pub const CHECKS: &[Check] = &[
     check("errors", "errors", Medium, Test::Row(row::errors))
         .about("at most 0.1 % of the attempts fail; levels with more do not count for throughput and knee"),
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
-        .about("the time that requests wait because the generator’s threads wait for a core or send late is at most 1 % of the sum of all latencies; answers that wait while a thread reads others or wakes up do not count"),
+        .about("at most 1 % of the sum of all latencies is delay by the generator, whose threads wait for a core or send late; the time that an answer waits to be read does not count here"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
         .about("goodput and latency have no trend in the window, and an open loop is not over capacity; needs a window long enough to show a trend"),
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))

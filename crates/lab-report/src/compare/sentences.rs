@@ -1,6 +1,6 @@
 //! Comparisons as sentences, for all formats.
 
-use crate::format::{UNKNOWN, count};
+use crate::format::{UNKNOWN, count, number};
 use crate::sentences::failures;
 use Conclusion::{FirstMore, NoInterval, NotComparable, NotShown, OtherMore};
 use kv::units::short;
@@ -93,15 +93,15 @@ pub(super) fn front(comparison: &Comparison) -> Vec<[String; 2]> {
     front
 }
 
+pub(super) fn p_value(p: f64) -> String {
+    if p < 0.001 { "< 0.001".to_owned() } else { number(p, 3) }
+}
+
 /// `capacity 0.502× (0.490–0.515), higher on weir, p 0.003`.
 fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String {
     let at = of.at_clients.map(|clients| format!("goodput at {}", count(clients, "client")));
     let said = conclusion(comparison, other, &of.ratio);
-    let p = match of.p_holm {
-        None => String::new(),
-        Some(p) if p < 0.001 => ", p < 0.001".to_owned(),
-        Some(p) => format!(", p {p:.3}"),
-    };
+    let p = of.p_holm.map_or_else(String::new, |p| format!(", p {}", p_value(p)));
     let is_sequential = of.ratio.quotient.is_some_and(|quotient| quotient.method == Method::Sequential);
     let remark = match of.ratio.conclusion == NoInterval {
         true if is_sequential => ": at least five pairs are needed",

@@ -15,7 +15,7 @@ fn of(all: &[Results]) -> Comparison {
 
 fn file(all: &[Results], name: &str) -> String {
     let file = render(&of(all)).into_iter().find(|file| file.name == name);
-    String::from_utf8(file.unwrap_or_else(|| panic!("no {name}")).bytes).unwrap()
+    file.unwrap_or_else(|| panic!("no {name}")).text
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The verdicts of a gate: as text, as Markdown for a pull request, as JUnit's XML for a CI server.
 
-use super::sentences::ratio_of;
+use super::sentences::{p_value, ratio_of};
 use crate::document::{Block, Column, Document, Table, column};
-use crate::format::{capitalized, count, escape, latency, listed, number, percent};
+use crate::format::{capitalized, count, escape, latency, listed, percent};
 use crate::{markdown, text};
 use kv::units::short;
 use lab_analysis::compare::{Gate, Kind, MEASURES, Measure, Method, Quotient, Standing, Subject, Verdict};
@@ -173,10 +173,7 @@ fn p(of: &Verdict, gate: &Gate) -> String {
     let Subject::Figure { quotient: Quotient { p: Some(p), .. }, .. } = &of.subject else {
         return String::new();
     };
-    match (p * f64::from(gate.tested)).min(1.0) {
-        p if p < 0.001 => "< 0.001".to_owned(),
-        p => number(p, 3),
-    }
+    p_value((p * f64::from(gate.tested)).min(1.0))
 }
 
 /// What is said of it, in words.

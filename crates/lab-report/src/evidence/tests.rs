@@ -60,12 +60,18 @@ fn proven() -> (Results, Findings) {
 }
 
 fn place(resource: &str, inner: bool, waiting: f64, serving: f64) -> Place {
-    Place { resource: resource.into(), limit: None, inner, waiting: Some(waiting), serving: Some(serving) }
+    Place {
+        resource: resource.into(),
+        is_generator: false,
+        inner,
+        waiting: Some(waiting),
+        serving: Some(serving),
+    }
 }
 
 fn text(files: &[File], name: &str) -> String {
     let file = files.iter().find(|file| file.name == name).unwrap_or_else(|| panic!("no {name}"));
-    String::from_utf8(file.bytes.clone()).unwrap().replace('\u{a0}', " ")
+    file.text.replace('\u{a0}', " ")
 }
 
 fn check(text: &str, all: &[&str]) {
@@ -80,7 +86,7 @@ fn every_file_is_written_and_the_same_findings_give_the_same_bytes() {
     let files = rendered(&results, &findings);
     for name in FILES {
         let name = name.replace("WORKLOAD", "get");
-        assert!(files.iter().any(|file| file.name == name && !file.bytes.is_empty()), "{name}");
+        assert!(files.iter().any(|file| file.name == name && !file.text.is_empty()), "{name}");
     }
     assert!(files == rendered(&results, &findings));
 }

@@ -35,7 +35,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 pub(crate) fn write(dir: &Path, results: &Results) -> Result<PathBuf, Error> {
     // What a broken server can do is no bottleneck.
     if let Some(text) = faults(results) {
-        write_files(dir, &[File { name: FAULTS_FILE.to_owned(), bytes: text.into_bytes() }])?;
+        write_files(dir, &[File { name: FAULTS_FILE.to_owned(), text }])?;
         return Ok(dir.join(FAULTS_FILE));
     }
     write_files(dir, &render(results))?;
@@ -52,7 +52,7 @@ pub(crate) fn write_files(dir: &Path, files: &[File]) -> Result<(), Error> {
         let path = dir.join(&file.name);
         let parent = path.parent().unwrap_or(dir);
         fs::create_dir_all(parent).map_err(|error| cannot("make", parent, error))?;
-        fs::write(&path, &file.bytes).map_err(|error| cannot("write", &path, error))?;
+        fs::write(&path, &file.text).map_err(|error| cannot("write", &path, error))?;
     }
     Ok(())
 }
