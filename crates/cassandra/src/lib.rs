@@ -16,7 +16,7 @@ mod session;
 use async_trait::async_trait;
 use config::Config;
 use failure::Failed;
-use kv::{Clock, Timestamp, Version, one_line};
+use kv::{Clock, Timestamp, one_line};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session as Driver;
 use scylla::client::session_builder::SessionBuilder;
@@ -27,14 +27,14 @@ use scylla::errors::{
 use scylla::policies::load_balancing::{DefaultPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
-use session::{CassandraSession, Statements};
+use session::{CassandraSession, Connected, Statements};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::{
     Answer, Capabilities, Conflicts, Error, Kind, Lease, Part, Scheme, Session, Store, Workers, Writers,
-    cluster_tls_failure,
+    cluster_tls_failure, in_setup_time,
 };
 
 /// The kind of store in this crate.
@@ -44,8 +44,6 @@ pub const SCHEME: Scheme = Scheme {
     open: |url| Ok(Box::new(Cassandra::open(url)?)),
 };
 
-/// Most time to connect and to make the tables.
-const SETUP_MAX: Duration = Duration::from_secs(15);
 /// How often it is looked whether there is a node that answers.
 const LOOK: Duration = Duration::from_millis(250);
 /// A connection is given up if its node has not answered for so long: it was stopped, or cannot be reached.
@@ -66,9 +64,7 @@ const TABLES: [(&str, &str); 2] = [
 struct Cassandra {
     config: Config,
     /// From the first lease on.
-    driver: OnceLock<(Arc<Driver>, Arc<Statements>)>,
-    /// The cluster's.
-    clock: Arc<Clock>,
+    connected: OnceLock<Arc<Connected>>,
     leases: AtomicU64,
     conflicts: Arc<Conflicts>,
 }
@@ -78,16 +74,15 @@ impl Cassandra {
         let config = Config::of(url)?;
         Ok(Cassandra {
             config,
-            driver: OnceLock::new(),
-            clock: Arc::default(),
+            connected: OnceLock::new(),
             leases: AtomicU64::new(0),
             conflicts: Arc::default(),
         })
     }
 
     /// Connects, once; later a driver finds nodes that come back by itself.
-    async fn driver(&self, part: Part) -> Result<&(Arc<Driver>, Arc<Statements>), Error> {
-        if let Some(connected) = self.driver.get() {
+    async fn connected(&self, part: Part) -> Result<&Arc<Connected>, Error> {
+        if let Some(connected) = self.connected.get() {
             return Ok(connected);
         }
         let driver = self.dial().await?;
@@ -106,7 +101,9 @@ impl Cassandra {
         self.admit(&driver, part).await?;
         let statements = Statements::prepare(&driver, self.config.reads).await;
         let statements = statements.map_err(|failed| self.failed("make its tables", failed))?;
-        Ok(self.driver.get_or_init(|| (Arc::new(driver), Arc::new(statements))))
+        let (shown, conflicts) = (Arc::clone(&self.config.shown), Arc::clone(&self.conflicts));
+        let connected = Connected { driver, statements, clock: Clock::default(), shown, conflicts };
+        Ok(self.connected.get_or_init(|| Arc::new(connected)))
     }
 
     async fn dial(&self) -> Result<Driver, Error> {
@@ -231,15 +228,13 @@ impl Cassandra {
     }
 
     async fn take(&self, part: Part) -> Result<Lease, Error> {
-        let (driver, _) = self.driver(part).await?;
-        let now = self.now(driver).await?;
-        self.clock.advance_to(now);
+        let connected = Arc::clone(self.connected(part).await?);
+        let now = self.now(&connected.driver).await?;
+        connected.clock.advance_to(now);
         let epoch = self.leases.fetch_add(1, Relaxed) + 1;
-        let (driver, shown) = (Arc::clone(driver), Arc::clone(&self.config.shown));
         let lost = Box::pin(async move {
-            let is_connected =
-                || driver.get_cluster_state().get_nodes_info().iter().any(|node| node.is_connected());
-            while is_connected() {
+            let Connected { driver, shown, .. } = &*connected;
+            while driver.get_cluster_state().get_nodes_info().iter().any(|node| node.is_connected()) {
                 tokio::time::sleep(LOOK).await;
             }
             format!("no node of {shown} can be reached")
@@ -252,25 +247,13 @@ impl Cassandra {
 impl Store for Cassandra {
     /// Nobody owns it: any number of servers may do this.
     async fn acquire(&self, part: Part) -> Answer<Lease> {
-        match tokio::time::timeout(SETUP_MAX, self.take(part)).await {
-            Ok(taken) => taken,
-            Err(_) => {
-                let (shown, secs) = (&self.config.shown, SETUP_MAX.as_secs());
-                let what = format!("the store {shown} does not answer within {secs} s");
-                Err(Error::new(Kind::Unavailable, what))
-            }
-        }
+        in_setup_time(&self.config.shown, self.take(part)).await
     }
 
     async fn connect(&self, _epoch: u64) -> Answer<Box<dyn Session>> {
-        let connected = self.driver.get().map(|(driver, statements)| {
-            let (driver, statements) = (Arc::clone(driver), Arc::clone(statements));
-            let (clock, shown) = (Arc::clone(&self.clock), Arc::clone(&self.config.shown));
-            let conflicts = Arc::clone(&self.conflicts);
-            Box::new(CassandraSession::new(driver, statements, clock, shown, conflicts)) as Box<dyn Session>
-        });
         let none = || Error::new(Kind::Unavailable, format!("{} was not acquired", self.config.shown));
-        connected.ok_or_else(none)
+        let connected = Arc::clone(self.connected.get().ok_or_else(none)?);
+        Ok(Box::new(CassandraSession { connected, seen: None }))
     }
 
     fn workers(&self) -> Workers {
@@ -319,8 +302,3 @@ fn io_error_in(error: &ConnectionError) -> Option<&std::io::Error> {
 
 /// How long the version of a row that is gone stays.
 const VERSION_STAYS: Duration = Duration::from_secs(24 * 3600);
-
-/// What a version is to CQL, which has no unsigned numbers.
-fn number_of(version: Version) -> i64 {
-    version.0 as i64
-}

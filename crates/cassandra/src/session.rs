@@ -1,8 +1,8 @@
 //! Reads and writes of single keys.
 
+use crate::VERSION_STAYS;
 use crate::config::Reads;
 use crate::failure::{Failed, Meaning};
-use crate::{VERSION_STAYS, number_of};
 use async_trait::async_trait;
 use kv::{Attributes, Change, Clock, Key, Row, Timestamp, Version, Write};
 use scylla::client::session::Session as Driver;
@@ -109,7 +109,7 @@ type Columns = (Option<i64>, Option<i64>, Option<String>, Option<String>, Option
 
 /// What is known of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
+pub(crate) struct Known {
     /// `None`: there is not even the version of a row that is gone.
     version: Option<i64>,
     /// When the row ends; `None` if it was removed.
@@ -131,33 +131,29 @@ enum Condition {
     Same(Known),
 }
 
+/// What all sessions share.
+pub(crate) struct Connected {
+    pub(crate) driver: Driver,
+    pub(crate) statements: Statements,
+    /// The cluster's.
+    pub(crate) clock: Clock,
+    pub(crate) shown: Arc<str>,
+    pub(crate) conflicts: Arc<Conflicts>,
+}
+
 pub(crate) struct CassandraSession {
-    driver: Arc<Driver>,
-    statements: Arc<Statements>,
-    clock: Arc<Clock>,
-    shown: Arc<str>,
-    conflicts: Arc<Conflicts>,
+    pub(crate) connected: Arc<Connected>,
     /// What the next write is decided by, once that has begun.
-    seen: Option<HashMap<Key, Known>>,
+    pub(crate) seen: Option<HashMap<Key, Known>>,
 }
 
 impl CassandraSession {
-    pub(crate) fn new(
-        driver: Arc<Driver>,
-        statements: Arc<Statements>,
-        clock: Arc<Clock>,
-        shown: Arc<str>,
-        conflicts: Arc<Conflicts>,
-    ) -> CassandraSession {
-        CassandraSession { driver, statements, clock, shown, conflicts, seen: None }
-    }
-
     async fn ask(
         &self,
         statement: &PreparedStatement,
         values: impl SerializeRow,
     ) -> Result<QueryRowsResult, Failed> {
-        let found = self.driver.execute_unpaged(statement, values).await?;
+        let found = self.connected.driver.execute_unpaged(statement, values).await?;
         found.into_rows_result().map_err(|error| Failed::odd(&error))
     }
 
@@ -170,11 +166,15 @@ impl CassandraSession {
 
     async fn read_one(&mut self, key: &Key) -> Result<Option<Row>, Error> {
         let decides = self.seen.is_some();
-        let statement = if decides { &self.statements.read_serial } else { &self.statements.read };
+        let statement =
+            if decides { &self.connected.statements.read_serial } else { &self.connected.statements.read };
         let found = self.columns(statement, key).await;
         let (version, expires, content_type, content_encoding, value) =
             found.map_err(|Failed { cause, .. }| {
-                Error::new(Kind::Unavailable, format!("the store {} was not read: {cause}", self.shown))
+                Error::new(
+                    Kind::Unavailable,
+                    format!("the store {} was not read: {cause}", self.connected.shown),
+                )
             })?;
         if let Some(seen) = &mut self.seen {
             seen.insert(key.clone(), Known { version, expires });
@@ -197,26 +197,27 @@ impl CassandraSession {
 
     /// Whether it was applied; else what is there instead.
     async fn apply(&self, write: &Write, condition: Condition) -> Result<Result<(), Known>, Failed> {
-        self.conflicts.statements.add(1);
-        let (key, version) = (write.key.as_bytes(), number_of(write.version));
+        self.connected.conflicts.statements.add(1);
+        let (key, version) = (write.key.as_bytes(), write.version.0 as i64);
         let stays = VERSION_STAYS.as_secs() as i32;
         let rows = match &write.change {
             Change::Delete => {
-                let (statement, than, end) = self.statements.delete.with(condition, version);
+                let (statement, than, end) = self.connected.statements.delete.with(condition, version);
                 self.ask(statement, (stays, version, key, than, end)).await?
             }
             Change::Put(row) => {
                 let Attributes { content_type, content_encoding, expires } = row.attributes();
                 let (kind, coding) = (content_type, content_encoding);
                 let (until, value) = (ending(row), row.value());
-                match expires.and_then(|at| ttl(at, self.clock.now())) {
+                match expires.and_then(|at| ttl(at, self.connected.clock.now())) {
                     None => {
-                        let (statement, than, end) = self.statements.put.with(condition, version);
+                        let (statement, than, end) = self.connected.statements.put.with(condition, version);
                         let values = (version, until, kind, coding, value, key, than, end);
                         self.ask(statement, values).await?
                     }
                     Some(left) => {
-                        let (statement, than, end) = self.statements.put_for.with(condition, version);
+                        let (statement, than, end) =
+                            self.connected.statements.put_for.with(condition, version);
                         let (left, stays) = (left as i32, left as i32 + stays);
                         let values = (stays, version, until, key, than, end, left, kind, coding, value, key);
                         self.ask(statement, values).await?
@@ -252,11 +253,13 @@ impl CassandraSession {
         // Whether a row that has the version may have taken the place of nothing: then nobody knows whether the key was there.
         let mut may_be_new = false;
         for _ in 0..TRIES_MAX {
-            self.conflicts.lost.add(1);
+            self.connected.conflicts.lost.add(1);
             // Reads, too, get into the way of each other.
-            let Ok(columns) = self.columns(&self.statements.read_serial, &write.key).await else { continue };
+            let Ok(columns) = self.columns(&self.connected.statements.read_serial, &write.key).await else {
+                continue;
+            };
             let known = Known { version: columns.0, expires: columns.1 };
-            match known.version.cmp(&Some(number_of(write.version))) {
+            match known.version.cmp(&Some(write.version.0 as i64)) {
                 Ordering::Equal if is_of(&columns, &write.change) && !may_be_new => return Ok(Ok(None)),
                 Ordering::Less => {}
                 _ => break,
@@ -272,7 +275,7 @@ impl CassandraSession {
                 Ok(Ok(())) => return Ok(Ok(Some(known))),
                 Ok(Err(_)) => {}
                 Err(failed) if failed.meaning == Meaning::Unknown => {
-                    may_be_new |= is_blind && !known.is_live(self.clock.now().0 as i64);
+                    may_be_new |= is_blind && !known.is_live(self.connected.clock.now().0 as i64);
                 }
                 Err(_) => break,
             }
@@ -282,8 +285,8 @@ impl CassandraSession {
 
     /// Puts a row in the place of what is there, or removes it.
     async fn write_blind(&self, write: &Write) -> Result<Result<Found, Known>, Failed> {
-        let now = self.clock.now().0 as i64;
-        let version = number_of(write.version);
+        let now = self.connected.clock.now().0 as i64;
+        let version = write.version.0 as i64;
         let known = match self.apply_for_sure(write, Condition::Older(now)).await? {
             Ok(replaced) => return Ok(Ok(Found::present(replaced.is_none_or(|known| known.is_live(now))))),
             Err(known) => known,
@@ -315,11 +318,11 @@ impl CassandraSession {
             Some(known) => self.write_decided(write, *known).await,
             None => self.write_blind(write).await,
         };
-        let shown = &self.shown;
+        let shown = &self.connected.shown;
         match written {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(_)) => {
-                self.conflicts.lost.add(1);
+                self.connected.conflicts.lost.add(1);
                 Err(Error::new(Kind::Retry, format!("another server wrote a key of {shown} meanwhile")))
             }
             Err(Failed { meaning, cause }) => {
@@ -402,16 +405,12 @@ impl Session for CassandraSession {
     }
 
     async fn list(&mut self, _listing: &Listing) -> Answer<Vec<Listed>> {
-        Err(unsupported("it cannot list"))
+        Err(Error::new(Kind::Unsupported, "it cannot list"))
     }
 
     async fn clear(&mut self) -> Answer<()> {
-        Err(unsupported("it cannot be cleared"))
+        Err(Error::new(Kind::Unsupported, "it cannot be cleared"))
     }
-}
-
-fn unsupported(what: &str) -> Error {
-    Error::new(Kind::Unsupported, what)
 }
 
 #[cfg(test)]

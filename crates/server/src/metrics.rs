@@ -240,7 +240,7 @@ fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64, shows_reasons: 
     }
     page.number("weir_store_leases_total", "", store.leases.get() as f64);
     page.number("weir_store_expired_total", "", store.expired.get() as f64);
-    page.number("weir_store_event_log_bytes", "", tiered.store().event_status().stored_bytes as f64);
+    page.number("weir_store_event_log_bytes", "", tiered.store().stored_event_bytes() as f64);
     let status = tiered.store().status();
     page.number("weir_store_standby", "", f64::from(matches!(status, Status::Standby { .. })));
     let epoch = status.epoch();

@@ -107,7 +107,7 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
         } else {
             proto::key_of_path(encoded, scratch)
         };
-        let key = key.map_err(|why| refuse(head.method, Failure::new(400, "bad_key", why.as_str())))?;
+        let key = key.map_err(|why| refuse(head.method, Failure::new(400, "bad_key", why)))?;
         return data(head, key, is_touch);
     }
     if path == b"*" {

@@ -31,9 +31,9 @@ pub struct Conflicts {
 }
 
 pub use batcher::{
-    AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Batching, Config, Event, EventLog, EventStatus,
-    Intent, LastError, Meters, Next, Observer, Page, Receiver, Reply, Sender, Status, Watch, Watched,
-    WorkerMeters, WriteRequest, Written, channel,
+    AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Batching, Config, Event, EventLog, Intent,
+    LastError, Meters, Next, Observer, Page, Receiver, Reply, Sender, Status, Watch, Watched, WorkerMeters,
+    WriteRequest, Written, channel,
 };
 #[cfg(feature = "test-support")]
 pub use embedded::fuzz;
@@ -43,6 +43,7 @@ pub use events::{EventBlock, EventKind, Idempotency, Position};
 pub use flush::Flush;
 pub use part::{Part, Role, SHARDS_MAX, shard_of};
 pub use postgres::replica;
+pub use sql::in_setup_time;
 pub use store_url::{Place, StoreUrl};
 pub use url_tls::{TLS_PARAMETERS, cluster_tls, cluster_tls_failure};
 
@@ -93,14 +94,14 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Lets others write the rows while it is acquired: the caller caches none. Error: [`Kind::Config`], the rows are weir's own.
-    fn allow_foreign_writers(&mut self) -> Result<(), Error> {
-        Err(only_user_tables("it"))
+    /// Lets others write the rows while it is acquired: the caller caches none. Whether it can: not if the rows are weir's own.
+    fn allow_foreign_writers(&mut self) -> bool {
+        false
     }
 
-    /// Takes several hosts also if a failover may lose acknowledged writes. Error: [`Kind::Config`], it has one host.
-    fn allow_asynchronous_failover(&mut self) -> Result<(), Error> {
-        Err(only_several_hosts("it"))
+    /// Takes several hosts also if a failover may lose acknowledged writes. Whether it has several.
+    fn allow_asynchronous_failover(&mut self) -> bool {
+        false
     }
 
     /// Why there can be no row under `key`, or not this one, if that is so: [`Kind::Unfit`]. Once it was acquired.
@@ -112,17 +113,6 @@ pub trait Store: Send + Sync {
     fn capabilities(&self) -> Capabilities {
         Capabilities::OWNED
     }
-}
-
-fn only_user_tables(shown: &str) -> Error {
-    let why =
-        "the tables of weir have one writer; name one of your own with ?table=NAME&key=COLUMN&value=COLUMN";
-    Error::new(Kind::Config, format!("--foreign-writers does not go with this store ({shown}): {why}"))
-}
-
-fn only_several_hosts(shown: &str) -> Error {
-    let what = format!("--allow-asynchronous-failover has no effect on the store {shown}");
-    Error::new(Kind::Config, format!("{what}: it is for postgres:// with several hosts; leave it out"))
 }
 
 /// What a store can do.

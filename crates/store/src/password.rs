@@ -1,10 +1,9 @@
 //! Where the password of a database comes from, when it does not stand in its URL.
 
 use super::{Error, Kind};
-use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A password, or the file that has it. A file is read for every connection: so a password can be changed while the server runs.
@@ -22,18 +21,6 @@ pub(super) struct Passfile {
     /// What the line has to be for: host, port, database, user.
     pub(super) wanted: [String; 4],
     pub(super) has_warned: AtomicBool,
-}
-
-/// Never the password.
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Password::None => "None",
-            Password::Given(_) => "Given",
-            Password::File(_) => "File",
-            Password::Passfile(_) => "Passfile",
-        })
-    }
 }
 
 impl Password {
@@ -98,12 +85,7 @@ fn why_ignored(meta: &Metadata) -> Option<&'static str> {
 
 /// libpq's own file of a user.
 pub(super) fn default_passfile() -> Option<PathBuf> {
-    Some(home()?.join(".pgpass"))
-}
-
-/// The user's directory.
-pub(super) fn home() -> Option<PathBuf> {
-    std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).to_owned())
+    Some(std::env::home_dir()?.join(".pgpass"))
 }
 
 /// The password of the first line that is for `wanted`.
@@ -200,6 +182,5 @@ mod tests {
             fs::write(&path, text).unwrap();
             assert_eq!(password.read().unwrap().as_deref(), Some(found));
         }
-        assert_eq!(format!("{:?}", Password::Given("secret".into())), "Given");
     }
 }

@@ -120,13 +120,16 @@ pub(super) async fn setup<T>(
     what: &str,
     step: impl Future<Output = Setup<T>>,
 ) -> Result<T, Error> {
-    match tokio::time::timeout(SETUP_MAX, step).await {
-        Ok(done) => done.map_err(|failure| failure.of(shown, Step::Setup(what))),
-        Err(_) => {
-            let message = format!("the store {shown} does not answer within {} s", SETUP_MAX.as_secs());
-            Err(Error::new(Kind::Unavailable, message))
-        }
-    }
+    in_setup_time(shown, async { step.await.map_err(|failure| failure.of(shown, Step::Setup(what))) }).await
+}
+
+/// Runs a step of the setup of the store `shown` for at most 15 s: then the store is unavailable.
+pub async fn in_setup_time<T>(shown: &str, step: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let silent = |_| {
+        let message = format!("the store {shown} does not answer within {} s", SETUP_MAX.as_secs());
+        Err(Error::new(Kind::Unavailable, message))
+    };
+    tokio::time::timeout(SETUP_MAX, step).await.unwrap_or_else(silent)
 }
 
 /// Another server owns the store; `holder` names it, if it is known.

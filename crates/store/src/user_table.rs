@@ -9,7 +9,7 @@
 
 use crate::sql::{Failure, Meaning, Setup};
 use crate::store_url::StoreUrl;
-use crate::{Capabilities, Error, Kind, Writers, only_user_tables};
+use crate::{Capabilities, Error, Kind, Writers};
 use kv::{Key, Row};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -50,9 +50,9 @@ impl<S> RowsTable<S> {
     }
 
     /// See [`crate::Store::allow_foreign_writers`].
-    pub(super) fn allow_foreign_writers(&mut self, shown: &str) -> Result<(), Error> {
+    pub(super) fn allow_foreign_writers(&mut self) -> bool {
         self.others_write = true;
-        if self.names.is_some() { Ok(()) } else { Err(only_user_tables(shown)) }
+        self.names.is_some()
     }
 
     /// See [`crate::Store::capabilities`].
@@ -93,6 +93,11 @@ pub(super) struct Names {
 }
 
 impl Names {
+    /// The table within statements: each part of its name as the database's `quoted` writes it.
+    pub(super) fn quoted_table(&self, quoted: fn(&str) -> String) -> String {
+        self.table.splitn(2, '.').map(quoted).collect::<Vec<_>>().join(".")
+    }
+
     fn of(url: &mut StoreUrl) -> Result<Option<Names>, String> {
         match PARAMETERS.map(|name| url.take(name)) {
             [None, None, None] => Ok(None),

@@ -13,7 +13,7 @@ pub use load::{
     Bins, Bucket, FailureExample, LOAD_REPORT_SCHEMA, Latency, LinearizabilityReport, LoadEvent, LoadReport,
     OperationReport, ScheduleReport, SecondReport, WorkerReport,
 };
-pub use path::{BadKey, is_well_encoded, key_of_path, key_of_plain_path};
+pub use path::{is_well_encoded, key_of_path, key_of_plain_path};
 pub use selftest::{AccuracyCheck, CheckOutcome, SelftestReport};
 
 /// Version of every JSON shape this program writes; raised when a reader of the old one would misread the new one.

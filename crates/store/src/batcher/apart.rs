@@ -16,17 +16,10 @@ use std::time::Instant;
 /// Reads the keys of a batch and answers its requests; how many bytes that were.
 pub(super) async fn read(mut batch: Vec<ReadRequest>, shared: &Shared) -> usize {
     batch.sort_by(|a, b| a.key.cmp(&b.key));
-    let mut keys: Vec<Vec<ReadRequest>> = Vec::new();
-    for request in batch {
-        match keys.last_mut().filter(|same| same[0].key == request.key) {
-            Some(same) => same.push(request),
-            None => keys.push(vec![request]),
-        }
-    }
-    let read = keys.into_iter().map(async |requests| {
+    let read = batch.chunk_by_mut(|a, b| a.key == b.key).map(async |requests| {
         let row = read_one(requests[0].key.clone(), shared).await;
         let bytes = row.as_ref().map_or(0, |row| row.as_ref().map_or(0, Row::bytes));
-        answer_batch(|| requests.into_iter().for_each(|mut request| request.reply.give(row.clone())));
+        answer_batch(|| requests.iter_mut().for_each(|request| request.reply.give(row.clone())));
         bytes
     });
     join_all(read).await.into_iter().sum()

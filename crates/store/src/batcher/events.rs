@@ -190,20 +190,10 @@ impl Events {
         until
     }
 
-    /// What is kept now.
-    pub(super) fn status(&self) -> EventStatus {
-        let state = self.state.lock();
-        EventStatus { watchers: state.watchers.count, stored_bytes: state.stored_bytes as u64 }
+    /// How many bytes of events the store keeps.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        self.state.lock().stored_bytes as u64
     }
-}
-
-/// How many wait for events, and what is kept of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventStatus {
-    /// Watchers that are up to date.
-    pub watchers: usize,
-    /// Bytes that the store keeps.
-    pub stored_bytes: u64,
 }
 
 fn bytes_of(block: &EventBlock) -> usize {

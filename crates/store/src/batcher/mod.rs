@@ -25,7 +25,7 @@ mod queue;
 mod versions;
 
 pub use config::{Batching, Config};
-pub use events::{Event, EventLog, EventStatus, Next, Watch, Watched};
+pub use events::{Event, EventLog, Next, Watch, Watched};
 pub use long::{AtomicAnswer, AtomicOperation, AtomicOutcome};
 pub use meters::{Meters, WorkerMeters};
 pub use replies::{Receiver, Reply, Sender, channel};
@@ -289,9 +289,9 @@ impl Batcher {
         Watch::new(&self.shared.events, watched, since, news)
     }
 
-    /// How many watch, and what is kept for them.
-    pub fn event_status(&self) -> EventStatus {
-        self.shared.events.status()
+    /// How many bytes of events the store keeps.
+    pub fn stored_event_bytes(&self) -> u64 {
+        self.shared.events.stored_bytes()
     }
 
     /// Whether every write is told as an event. Without batches writes have no order.

@@ -61,13 +61,7 @@ impl Log {
             // All was cleared meanwhile.
             return Ok(true);
         }
-        let before = writer.meta.first;
-        writer.meta.first = u64::from(number) + 1;
-        let meta = writer.meta.encode();
-        if let Err(error) = self.append(&mut writer, Purpose::Free, &[segment::meta_entry(&meta)]) {
-            writer.meta.first = before;
-            return Err(error);
-        }
+        self.begin_at(&mut writer, number + 1)?;
         self.index.write().remove_segment(number);
         files::remove(&self.path(number));
         self.reserve(&mut writer, 0);

@@ -3,6 +3,7 @@
 //! A log that was cut off by a crash ends somewhere, and what stood behind that was never acknowledged. Of one at rest it is known what
 //! it holds, so that a file that became shorter is damage. As soon as the log is used again it has a later segment, and this says nothing.
 
+use super::files;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
@@ -68,10 +69,7 @@ impl End {
     /// Removes what is said of the log in `directory`.
     pub(super) fn remove(directory: &Path) -> io::Result<()> {
         for name in [NEXT, NAME] {
-            fs::remove_file(directory.join(name)).or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            })?;
+            files::remove_if_there(&directory.join(name))?;
         }
         File::open(directory)?.sync_all()
     }

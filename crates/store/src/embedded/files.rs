@@ -31,6 +31,13 @@ pub(super) fn allocate(path: &Path, bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
+pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
+    fs::remove_file(path).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
+}
+
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -11,7 +11,7 @@ use super::end::{self, End};
 use super::files;
 use super::index::{Index, Place, Segment};
 use super::replay::Replayed;
-use super::segment::{self, Encoder, Entry, EntryKind, Meta, PREAMBLE_BYTES};
+use super::segment::{self, Entry, EntryKind, Meta, PREAMBLE_BYTES};
 use crate::{Error, EventBlock, Found, Kind, Listed, Listing};
 use kv::{Change, Key, Row, Version, Write};
 use parking_lot::{Mutex, RwLock};
@@ -275,8 +275,7 @@ impl Log {
             return Ok(Vec::new());
         }
         let event_value = events.map(segment::events_value).unwrap_or_default();
-        let event_entry =
-            events.map(|block| segment::events_entry(EntryKind::Events, block.id, &event_value));
+        let event_entry = events.map(|block| segment::keyless(EntryKind::Events, block.id, &event_value));
         let entries: Vec<Entry> = writes.iter().map(entry_of).chain(event_entry).collect();
         let puts = writes.iter().filter(|write| matches!(write.change, Change::Put(_))).count();
         let purpose = if puts == 0 { Purpose::Free } else { Purpose::Store };
@@ -316,7 +315,7 @@ impl Log {
 
     /// Forgets the blocks of events up to `until`.
     pub(super) fn trim_events(&self, until: u64) -> Result<(), Error> {
-        let entries = [segment::events_entry(EntryKind::TrimEvents, until, b"")];
+        let entries = [segment::keyless(EntryKind::TrimEvents, until, b"")];
         let mut writer = self.writer.lock();
         let places = self.append(&mut writer, Purpose::Free, &entries)?;
         self.index.write().apply(&entries, &places);
@@ -404,14 +403,13 @@ impl Log {
 
     /// The next batch, for the writer's place, and where its entries will be.
     fn encode(&self, writer: &Writer, entries: &[Entry]) -> (Vec<u8>, Vec<Place>) {
-        let mut encoder = Encoder::new(self.store, writer.batch + 1, segment::batch_bytes(entries));
+        let (batch, ranges) = segment::encode(self.store, writer.batch + 1, entries);
         let place = |range: Range<usize>| Place {
             segment: writer.segment,
             offset: writer.offset as u32 + range.start as u32,
             bytes: range.len() as u32,
         };
-        let places = entries.iter().map(|entry| place(encoder.add(entry))).collect();
-        (encoder.finish(), places)
+        (batch, ranges.into_iter().map(place).collect())
     }
 
     /// Begins the next segment, with room for `least` bytes, and `carried`, whose places it gives. Without it the segment before
@@ -432,8 +430,9 @@ impl Log {
         let mut bytes = segment::preamble(self.store).to_vec();
         let meta = next.meta.encode();
         let mut places = Vec::new();
-        for entries in
-            [&[segment::meta_entry(&meta)], carried].into_iter().filter(|entries| !entries.is_empty())
+        for entries in [&[segment::keyless(EntryKind::Meta, 0, &meta)], carried]
+            .into_iter()
+            .filter(|entries| !entries.is_empty())
         {
             let (batch, of_batch) = self.encode(&next, entries);
             bytes.extend_from_slice(&batch);
@@ -467,10 +466,7 @@ impl Log {
     fn next_file(&self, writer: &mut Writer, least: u64, purpose: Purpose) -> Result<(File, u64), Error> {
         let (next, reserve) = (self.directory.join(NEXT), self.directory.join(RESERVE));
         // What an attempt that failed has written would follow what is written now.
-        let absent = fs::remove_file(&next).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => Ok(()),
-            _ => Err(error),
-        });
+        let absent = files::remove_if_there(&next);
         let mut file = absent.and_then(|()| files::allocate(&next, self.segment_bytes(least)));
         if file.is_err() && purpose == Purpose::Free {
             // Nothing more is written to the last segment.
@@ -534,9 +530,7 @@ fn entry_of(write: &Write) -> Entry<'_> {
             let kind = if extra.is_empty() { EntryKind::Put } else { EntryKind::PutWithExtra };
             Entry { kind, version, key, content_type, extra, value }
         }
-        Change::Delete => {
-            Entry { kind: EntryKind::Delete, version, key, content_type: b"", extra: b"", value: b"" }
-        }
+        Change::Delete => Entry { key, ..segment::keyless(EntryKind::Delete, version, b"") },
     }
 }
 

@@ -123,37 +123,6 @@ impl Embedded {
             }
         }
     }
-
-    async fn begin_epoch(&self, part: Part) -> Result<Lease, Error> {
-        let (directory, segment_bytes) = (self.directory.clone(), self.segment_bytes);
-        // A long log takes long, and requests that wait for it are to be answered meanwhile.
-        let opened = tokio::task::spawn_blocking(move || {
-            let shown = redacted(&format!("file:{}", directory.display()));
-            let admit = |map: Option<&str>, in_use| part.admit(map, in_use, &shown).map(|_| part.map());
-            Log::open(&directory, segment_bytes, admit)
-        });
-        let opened = opened.await.map_err(|error| Error::new(Kind::Config, error.to_string()))?;
-        let log = Arc::new(opened?);
-        let (epoch, may_expire) = (log.epoch(), log.index.read().may_expire());
-        let is_stopped = Arc::new(AtomicBool::new(false));
-        let cleaner = {
-            let (log, is_stopped) = (Arc::clone(&log), Arc::clone(&is_stopped));
-            let cleaner = thread::Builder::new().name("store-clean".into());
-            cleaner.spawn(move || clean(&log, &|| is_stopped.load(Relaxed)))
-        };
-        let cleaner = cleaner.map_err(|error| {
-            Error::new(Kind::Config, format!("cannot start the thread store-clean: {error}"))
-        })?;
-        let opened = Arc::new(Opened { log, is_stopped, cleaner: Some(cleaner) });
-        *self.owned.lock() = Some((epoch, Arc::downgrade(&opened)));
-        // It is never lost. Once it ends, another server may open the log.
-        let lost = Box::pin(async move {
-            let _opened = opened;
-            std::future::pending().await
-        });
-        let now = Timestamp::of_this_machine();
-        Ok(Lease { epoch, now, may_expire, was_released: true, lost, owner: None })
-    }
 }
 
 /// Gives back space whenever it is woken up and there is too much waste, until `is_stopped`.
@@ -182,7 +151,34 @@ fn clean(log: &Log, is_stopped: &dyn Fn() -> bool) {
 #[async_trait]
 impl Store for Embedded {
     async fn acquire(&self, part: Part) -> Answer<Lease> {
-        self.begin_epoch(part).await
+        let (directory, segment_bytes) = (self.directory.clone(), self.segment_bytes);
+        // A long log takes long, and requests that wait for it are to be answered meanwhile.
+        let opened = tokio::task::spawn_blocking(move || {
+            let shown = redacted(&format!("file:{}", directory.display()));
+            let admit = |map: Option<&str>, in_use| part.admit(map, in_use, &shown).map(|_| part.map());
+            Log::open(&directory, segment_bytes, admit)
+        });
+        let opened = opened.await.map_err(|error| Error::new(Kind::Config, error.to_string()))?;
+        let log = Arc::new(opened?);
+        let (epoch, may_expire) = (log.epoch(), log.index.read().may_expire());
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let cleaner = {
+            let (log, is_stopped) = (Arc::clone(&log), Arc::clone(&is_stopped));
+            let cleaner = thread::Builder::new().name("store-clean".into());
+            cleaner.spawn(move || clean(&log, &|| is_stopped.load(Relaxed)))
+        };
+        let cleaner = cleaner.map_err(|error| {
+            Error::new(Kind::Config, format!("cannot start the thread store-clean: {error}"))
+        })?;
+        let opened = Arc::new(Opened { log, is_stopped, cleaner: Some(cleaner) });
+        *self.owned.lock() = Some((epoch, Arc::downgrade(&opened)));
+        // It is never lost. Once it ends, another server may open the log.
+        let lost = Box::pin(async move {
+            let _opened = opened;
+            std::future::pending().await
+        });
+        let now = Timestamp::of_this_machine();
+        Ok(Lease { epoch, now, may_expire, was_released: true, lost, owner: None })
     }
 
     async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {

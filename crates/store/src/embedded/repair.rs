@@ -6,7 +6,7 @@ use super::files;
 use super::index::Place;
 use super::log::{Log, Purpose, Writer, cannot_open};
 use super::replay::{Damage, Replayed};
-use super::segment::{self, Meta};
+use super::segment::{self, EntryKind, Meta};
 use crate::{Error, Kind, Part};
 use kv::Version;
 use std::fs::{self, File};
@@ -90,7 +90,7 @@ fn repair_locked(directory: &Path, segment_bytes_max: Option<u64>, lock: File) -
             let made = files::segments(directory).unwrap_or_default();
             made.iter().filter(|number| **number > last).for_each(|number| files::remove(&log.path(*number)));
         })?;
-    log.begin_at(last + 1)?;
+    log.begin_at(&mut log.writer.lock(), last + 1)?;
     // What it says is of the old ones.
     End::remove(directory).map_err(unusable)?;
     old.iter().for_each(|number| files::remove(&log.path(*number)));
@@ -144,11 +144,11 @@ impl Log {
     }
 
     /// From now on the segment `first` is the oldest that counts.
-    fn begin_at(&self, first: u32) -> Result<(), Error> {
-        let mut writer = self.writer.lock();
-        writer.meta.first = u64::from(first);
+    pub(super) fn begin_at(&self, writer: &mut Writer, first: u32) -> Result<(), Error> {
+        let before = std::mem::replace(&mut writer.meta.first, u64::from(first));
         let meta = writer.meta.encode();
-        self.append(&mut writer, Purpose::Free, &[segment::meta_entry(&meta)]).map(|_| ())
+        let appended = self.append(writer, Purpose::Free, &[segment::keyless(EntryKind::Meta, 0, &meta)]);
+        appended.map(drop).inspect_err(|_| writer.meta.first = before)
     }
 }
 

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What is in a directory.
+#[derive(Default)]
 pub(super) struct Replayed {
     pub store: u64,
     /// Without the last batch. What is readable of damaged batches is in it.
@@ -73,20 +74,8 @@ impl std::fmt::Display for Damage {
 
 impl Replayed {
     pub(super) fn read(directory: &Path) -> io::Result<Replayed> {
-        let mut replayed = Replayed {
-            store: RandomState::new().hash_one(directory),
-            index: Index::default(),
-            meta: None,
-            bytes: Vec::new(),
-            end: 0,
-            carried: Vec::new(),
-            batch: 0,
-            records: 0,
-            version_max: 0,
-            damage: Vec::new(),
-            torn: None,
-            at_rest: None,
-        };
+        let store = RandomState::new().hash_one(directory);
+        let mut replayed = Replayed { store, ..Replayed::default() };
         let mut numbers = files::segments(directory)?;
         let said = End::read(directory)?;
         let Some(last) = numbers.last().copied() else {

@@ -113,14 +113,9 @@ impl Meta {
     }
 }
 
-/// The entry with what [`Meta::encode`] made.
-pub(super) fn meta_entry(meta: &[u8]) -> Entry<'_> {
-    Entry { kind: EntryKind::Meta, version: 0, key: b"", content_type: b"", extra: b"", value: meta }
-}
-
 /// An entry without a key.
-pub(super) fn events_entry(kind: EntryKind, id: u64, value: &[u8]) -> Entry<'_> {
-    Entry { kind, version: id, key: b"", content_type: b"", extra: b"", value }
+pub(super) fn keyless(kind: EntryKind, version: u64, value: &[u8]) -> Entry<'_> {
+    Entry { kind, version, key: b"", content_type: b"", extra: b"", value }
 }
 
 /// The value of an entry with a block of events.
@@ -162,47 +157,32 @@ pub(super) fn batch_bytes(entries: &[Entry]) -> usize {
     BATCH_HEADER_BYTES + entries.iter().map(bytes).sum::<usize>()
 }
 
-/// Makes a batch.
-pub(super) struct Encoder {
-    bytes: Vec<u8>,
-    store: u64,
-    number: u64,
-    checksums: Vec<u8>,
-}
-
-impl Encoder {
-    /// An empty batch, the `number`-th of the store; `bytes` are about how long it will be.
-    pub(super) fn new(store: u64, number: u64, bytes: usize) -> Encoder {
-        let mut bytes = Vec::with_capacity(bytes);
-        bytes.resize(BATCH_HEADER_BYTES, 0);
-        Encoder { bytes, store, number, checksums: Vec::new() }
-    }
-
-    /// Adds `entry`, and says where in the batch it is.
-    pub(super) fn add(&mut self, entry: &Entry) -> Range<usize> {
+/// The `number`-th batch of the store, of `entries`, and where in it each of them is.
+pub(super) fn encode(store: u64, number: u64, entries: &[Entry]) -> (Vec<u8>, Vec<Range<usize>>) {
+    let mut bytes = Vec::with_capacity(batch_bytes(entries));
+    bytes.resize(BATCH_HEADER_BYTES, 0);
+    let mut checksums = Vec::new();
+    let add = |entry: &Entry| {
         let Entry { kind, version, key, content_type, extra, value } = *entry;
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(&[0; 4]);
-        self.bytes.extend_from_slice(&version.to_le_bytes());
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&version.to_le_bytes());
         let extra_length = entry.extra_length();
         let value_bytes = extra_length.map_or(0, |bytes| 1 + usize::from(bytes)) + value.len();
-        self.bytes.extend_from_slice(&(value_bytes as u32).to_le_bytes());
-        self.bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
-        self.bytes.extend_from_slice(&[content_type.len() as u8, kind as u8]);
+        bytes.extend_from_slice(&(value_bytes as u32).to_le_bytes());
+        bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&[content_type.len() as u8, kind as u8]);
         for part in [key, content_type, extra_length.as_slice(), extra, value] {
-            self.bytes.extend_from_slice(part);
+            bytes.extend_from_slice(part);
         }
-        let checksum = crc32fast::hash(&self.bytes[start + 4..]).to_le_bytes();
-        self.bytes[start..start + 4].copy_from_slice(&checksum);
-        self.checksums.extend_from_slice(&checksum);
-        start..self.bytes.len()
-    }
-
-    /// The batch's bytes.
-    pub(super) fn finish(mut self) -> Vec<u8> {
-        seal(&mut self.bytes, self.store, self.number, &self.checksums);
-        self.bytes
-    }
+        let checksum = crc32fast::hash(&bytes[start + 4..]).to_le_bytes();
+        bytes[start..start + 4].copy_from_slice(&checksum);
+        checksums.extend_from_slice(&checksum);
+        start..bytes.len()
+    };
+    let ranges = entries.iter().map(add).collect();
+    seal(&mut bytes, store, number, &checksums);
+    (bytes, ranges)
 }
 
 /// Writes the header of the batch that is all of `bytes`, whose entries have these checksums.
@@ -399,22 +379,13 @@ mod tests {
 
     /// A segment with a batch of two entries and one of one.
     fn segment() -> (Vec<u8>, [Range<usize>; 2]) {
-        let mut first = Encoder::new(STORE, 1, 0);
-        first.add(&put(b"a", &[0; 600]));
-        first.add(&Entry {
-            kind: EntryKind::Delete,
-            version: 9,
-            key: b"b",
-            content_type: b"",
-            extra: b"",
-            value: b"",
-        });
-        let mut second = Encoder::new(STORE, 2, 0);
-        second.add(&put(b"c", b"3"));
+        let delete = Entry { key: b"b", ..keyless(EntryKind::Delete, 9, b"") };
+        let first = encode(STORE, 1, &[put(b"a", &[0; 600]), delete]);
+        let second = encode(STORE, 2, &[put(b"c", b"3")]);
         let mut bytes = preamble(STORE).to_vec();
-        let [first, second] = [first, second].map(|batch| {
+        let [first, second] = [first, second].map(|(batch, _)| {
             let start = bytes.len();
-            bytes.extend(batch.finish());
+            bytes.extend(batch);
             start..bytes.len()
         });
         bytes.extend([0; 1000]);
@@ -438,13 +409,13 @@ mod tests {
 
     #[test]
     fn entries_of_a_damaged_batch_are_found() {
-        let mut batch = Encoder::new(STORE, 1, 0);
-        let mut entries: Vec<Range<usize>> = (0..9_u8)
-            .map(|number| batch.add(&put(&[b'a' + number], &[number; 50])))
-            .map(|range| range.start + PREAMBLE_BYTES..range.end + PREAMBLE_BYTES)
-            .collect();
+        let values: Vec<([u8; 1], [u8; 50])> = (0..9).map(|number| ([b'a' + number], [number; 50])).collect();
+        let puts: Vec<Entry> = values.iter().map(|(key, value)| put(key, value)).collect();
+        let (batch, ranges) = encode(STORE, 1, &puts);
+        let behind = |range: Range<usize>| range.start + PREAMBLE_BYTES..range.end + PREAMBLE_BYTES;
+        let mut entries: Vec<Range<usize>> = ranges.into_iter().map(behind).collect();
         let mut bytes = preamble(STORE).to_vec();
-        bytes.extend(batch.finish());
+        bytes.extend(batch);
         let range = PREAMBLE_BYTES..bytes.len();
         // Its header: all entries are there.
         for at in range.start..range.start + BATCH_HEADER_BYTES {

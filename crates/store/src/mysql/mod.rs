@@ -24,7 +24,7 @@ use super::sql::{
     self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, overtaken, taken,
 };
 use super::store_url::StoreUrl;
-use super::user_table::{PARAMETERS, RowsTable, Seen, UserTable, VERSIONS};
+use super::user_table::{PARAMETERS, RowsTable, Seen, UserTable};
 use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, redacted};
 use async_trait::async_trait;
 use commits::Commits;
@@ -60,37 +60,28 @@ const OWNER_SETTINGS: &str = "SET SESSION innodb_lock_wait_timeout = 1";
 const SESSION_SETTINGS: &str =
     "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 2; SET NAMES binary";
 
-const TABLES: [&str; 5] = [
-    "CREATE TABLE IF NOT EXISTS weir_kv (
-        `key` VARBINARY(1024) NOT NULL PRIMARY KEY,
-        value LONGBLOB NOT NULL,
-        content_type VARBINARY(255) NOT NULL,
-        version BIGINT NOT NULL,
-        content_encoding VARBINARY(64) NOT NULL DEFAULT '',
-        expires BIGINT,
-        INDEX weir_kv_expires (expires)
-    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
-    "CREATE TABLE IF NOT EXISTS weir_owner (
-        one TINYINT NOT NULL PRIMARY KEY,
-        epoch BIGINT NOT NULL
-    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
-    "CREATE TABLE IF NOT EXISTS weir_map (
-        one TINYINT NOT NULL PRIMARY KEY,
-        map VARCHAR(64) CHARACTER SET ascii NOT NULL
-    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
-    "CREATE TABLE IF NOT EXISTS weir_events (
-        id BIGINT UNSIGNED NOT NULL PRIMARY KEY,
-        at BIGINT UNSIGNED NOT NULL,
-        body LONGBLOB NOT NULL
-    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
-    "CREATE TABLE IF NOT EXISTS weir_release (
-        one TINYINT NOT NULL PRIMARY KEY,
-        epoch BIGINT NOT NULL
-    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
+/// A table: its name and its columns.
+type Table = (&'static str, &'static str);
+
+const ROWS: &str = "weir_kv";
+const ROWS_TABLE: Table = (
+    ROWS,
+    "`key` VARBINARY(1024) NOT NULL PRIMARY KEY, value LONGBLOB NOT NULL, content_type VARBINARY(255) NOT NULL,
+    version BIGINT NOT NULL, content_encoding VARBINARY(64) NOT NULL DEFAULT '', expires BIGINT,
+    INDEX weir_kv_expires (expires)",
+);
+/// Beside that of the rows, or of their versions.
+const OTHER_TABLES: [Table; 4] = [
+    ("weir_owner", "one TINYINT NOT NULL PRIMARY KEY, epoch BIGINT NOT NULL"),
+    ("weir_map", "one TINYINT NOT NULL PRIMARY KEY, map VARCHAR(64) CHARACTER SET ascii NOT NULL"),
+    (
+        "weir_events",
+        "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, at BIGINT UNSIGNED NOT NULL, body LONGBLOB NOT NULL",
+    ),
+    ("weir_release", "one TINYINT NOT NULL PRIMARY KEY, epoch BIGINT NOT NULL"),
 ];
 const TABLES_THERE: &str = "SELECT COUNT(*) FROM information_schema.tables
     WHERE table_schema = DATABASE() AND table_name IN ('weir_kv', 'weir_owner', 'weir_map', 'weir_events', 'weir_release')";
-const ROWS: &str = "weir_kv";
 
 const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 WHERE one = 1";
 /// Where `weir_owner` is empty; rows may be there all the same, of a dump without that table. One statement, so that it takes
@@ -205,19 +196,21 @@ impl Mysql {
         }
         // Where the versions are, and where the rows.
         let (versions, rows) = match &self.rows.names {
-            None => (ROWS, ROWS.to_owned()),
+            None => (ROWS_TABLE, ROWS.to_owned()),
             Some(names) => {
                 let table = UserTable::examine(&mut owner, names).await?;
                 let name = table.table.clone();
                 self.rows.examined(table);
-                (VERSIONS, name)
+                (VERSIONS_TABLE, name)
             }
         };
+        let tables = [&[versions], &OTHER_TABLES[..]].concat();
+        let (versions, _) = versions;
         let there: Option<i64> = owner.query_first(TABLES_THERE.replace(ROWS, versions)).await?;
-        if there != Some(TABLES.len() as i64) {
-            let first = if versions == VERSIONS { VERSIONS_TABLE } else { TABLES[0] };
-            for table in [&[first], &TABLES[1..]].concat() {
-                owner.query_drop(table).await?;
+        if there != Some(tables.len() as i64) {
+            for (name, columns) in tables {
+                let engine = "ENGINE = InnoDB ROW_FORMAT = DYNAMIC";
+                owner.query_drop(format!("CREATE TABLE IF NOT EXISTS {name} ({columns}) {engine}")).await?;
             }
         }
         // The map: which part of the keys this database holds.
@@ -369,8 +362,8 @@ impl Store for Mysql {
         self.rows.capabilities()
     }
 
-    fn allow_foreign_writers(&mut self) -> Result<(), Error> {
-        self.rows.allow_foreign_writers(&self.shown)
+    fn allow_foreign_writers(&mut self) -> bool {
+        self.rows.allow_foreign_writers()
     }
 
     fn refuses(&self, key: &Key, row: Option<&kv::Row>) -> Option<Error> {

@@ -350,7 +350,7 @@ impl MysqlSession {
 #[async_trait]
 impl Session for MysqlSession {
     async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
-        let rows = self.read_by(keys, STATEMENT_KEYS_MAX, |length| listed(READ, length)).await;
+        let rows = self.read_by(keys, STATEMENT_KEYS_MAX, |length| over("?", READ, length)).await;
         rows.map_err(|failure| failure.of(&self.shown, Step::Read))
     }
 
@@ -418,17 +418,14 @@ pub(super) fn in_limits(list: &str) -> String {
 }
 
 /// How long a list is made, so that there are few statements to prepare: 1, 2, 3, 4, 6, 8, 12, 16, … keys.
-pub(super) fn padded(length: usize) -> usize {
+fn padded(length: usize) -> usize {
     let power = length.next_power_of_two();
     if length <= power / 4 * 3 { power / 4 * 3 } else { power }
 }
 
-/// `statement` over a list of `length` keys.
-fn listed(statement: &str, length: usize) -> String {
-    match length {
-        1 => format!("{statement} = ?"),
-        _ => format!("{statement} IN ({})", vec!["?"; padded(length)].join(", ")),
-    }
+/// `statement` over so many keys, each made by `key`.
+pub(super) fn over(key: &str, statement: &str, keys: usize) -> String {
+    format!("{statement} IN ({})", vec![key; padded(keys)].join(", "))
 }
 
 /// The keys as parameters of such a list; the last one again and again where the list is longer.

@@ -6,8 +6,6 @@ use crate::url_tls::{identity, trusted};
 use ::tls::{self, Identity, LIBPQ, Names, Trusted};
 use kv::named;
 use mysql_async::{ClientIdentity, DriverError, SslOpts};
-use std::fs;
-use std::path::Path;
 
 const NAMES: Names = Names {
     ca: "ssl-ca",
@@ -82,12 +80,8 @@ impl Tls {
         if let Some(own) = &self.own {
             // The driver reads the same files, but would not say which one is wrong.
             tls::identity(&NAMES, own)?;
-            let read = |name, path: &Path| {
-                fs::read(path).map_err(|why| format!("cannot read {name}={}: {why}", path.display()))
-            };
-            let certificate = read(NAMES.certificate, &own.certificate)?;
-            let key = read(NAMES.key, &own.key)?;
-            options = options.with_client_identity(Some(ClientIdentity::new(certificate.into(), key.into())));
+            let identity = ClientIdentity::new(own.certificate.clone().into(), own.key.clone().into());
+            options = options.with_client_identity(Some(identity));
         }
         let options = options.with_danger_accept_invalid_certs(!is_checked);
         let mut tries = vec![Some(options)];

@@ -5,7 +5,7 @@
 //! if another program was faster.
 
 use super::commits::Traced;
-use super::session::{MysqlSession, OVERHEAD_BYTES, in_limits, padded, values};
+use super::session::{MysqlSession, OVERHEAD_BYTES, in_limits, over, values};
 use super::user_table::Statements;
 use crate::sql::{Failure, Meaning, Step};
 use crate::user_table::{
@@ -116,10 +116,7 @@ impl UserTableSession {
             return Err(changed_since());
         }
         let is_there = |key: &Key| there.contains_key(key.as_bytes());
-        let puts = writes.iter().filter_map(|write| match &write.change {
-            Change::Put(row) => Some((write, row)),
-            Change::Delete => None,
-        });
+        let puts = writes.iter().filter_map(|write| Some((write, write.row()?)));
         let (old, new): (Vec<_>, Vec<_>) = puts.partition(|(write, _)| is_there(&write.key));
         self.put(&new, "").await.map_err(|failure| match failure {
             // By its own means, another program made one of them.
@@ -136,7 +133,7 @@ impl UserTableSession {
             self.base.count(&delete, values(keys.iter().copied())).await?;
         }
         for keys in gone.chunks(STATEMENT_KEYS_MAX) {
-            let forget = format!("{FORGET} IN ({})", vec!["?"; padded(keys.len())].join(", "));
+            let forget = over("?", FORGET, keys.len());
             self.base.count(&forget, values(keys.iter().copied())).await?;
         }
         let has_value = |write: &Write| there.get(write.key.as_bytes()).is_some_and(Option::is_some);
@@ -182,11 +179,6 @@ impl UserTableSession {
         }
         Ok(())
     }
-}
-
-/// `statement` over so many keys of the table's column, each made by `key`.
-fn over(key: &str, statement: &str, keys: usize) -> String {
-    format!("{statement} IN ({})", vec![key; padded(keys)].join(", "))
 }
 
 #[async_trait]

@@ -1,20 +1,18 @@
 //! A table of MySQL or MariaDB that others made: what it has to be like, and the statements over it.
 
+use super::Table;
 use crate::sql::Setup;
 use crate::user_table::{Column, Described, Length, Names, Type, UserTable, VERSIONS, refuse};
 use kv::KEY_BYTES_MAX;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-pub(super) const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS weir_versions (
-        `key` VARBINARY(1024) NOT NULL PRIMARY KEY,
-        digest BINARY(32) NOT NULL,
-        version BIGINT NOT NULL,
-        content_type VARBINARY(255) NOT NULL,
-        content_encoding VARBINARY(64) NOT NULL,
-        expires BIGINT,
-        INDEX weir_versions_expires (expires)
-    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC";
+pub(super) const VERSIONS_TABLE: Table = (
+    VERSIONS,
+    "`key` VARBINARY(1024) NOT NULL PRIMARY KEY, digest BINARY(32) NOT NULL, version BIGINT NOT NULL,
+    content_type VARBINARY(255) NOT NULL, content_encoding VARBINARY(64) NOT NULL, expires BIGINT,
+    INDEX weir_versions_expires (expires)",
+);
 
 const TYPES: [(&str, Type); 13] = [
     ("varbinary", Type::Bytes),
@@ -65,10 +63,7 @@ impl UserTable<Statements> {
             Some((schema, name)) => (Some(schema), name),
             None => (None, names.table.as_str()),
         };
-        let table = match schema {
-            Some(schema) => format!("{}.{}", quoted(schema), quoted(name)),
-            None => quoted(name),
-        };
+        let table = names.quoted_table(quoted);
         let what = "SELECT table_type, engine, CURRENT_USER() FROM information_schema.tables
             WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
         let found: Option<(String, Option<String>, String)> =

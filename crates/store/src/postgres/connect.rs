@@ -206,18 +206,23 @@ fn password_of(config: &Config, passfile: Option<PathBuf>) -> Password {
         config.get_user().map(str::to_owned).or_else(|| std::env::var("USER").ok()).unwrap_or_default();
     let database = config.get_dbname().map_or_else(|| user.clone(), str::to_owned);
     let port = config.get_ports().first().map_or(String::new(), u16::to_string);
-    let host = match config.get_hosts() {
-        [config::Host::Tcp(name), ..] => name.clone(),
-        // As libpq calls the usual directory of its sockets.
-        [config::Host::Unix(path), ..] if path != "/var/run/postgresql" && path != "/tmp" => {
-            path.display().to_string()
-        }
-        _ => "localhost".to_owned(),
-    };
+    // As libpq calls the usual directory of its sockets.
+    let host =
+        Some(place_of(config)).filter(|place| !["", "/var/run/postgresql", "/tmp"].contains(&&**place));
+    let host = host.unwrap_or("localhost".to_owned());
     passfile.map_or(Password::None, |path| {
         let wanted = [host, port, database, user];
         Password::Passfile(Passfile { path, wanted, has_warned: AtomicBool::new(false) })
     })
+}
+
+/// The name of a host, or the directory of its socket.
+pub(super) fn place_of(config: &Config) -> String {
+    match config.get_hosts() {
+        [config::Host::Tcp(name), ..] => name.clone(),
+        [config::Host::Unix(path), ..] => path.display().to_string(),
+        [] => String::new(),
+    }
 }
 
 /// A value as it stands in the text of settings that libpq and the driver read.

@@ -1,5 +1,6 @@
 //! A cluster that fails over: which of several hosts is the store, and whether an acknowledged write is on more than one of them.
 
+use super::connect::place_of;
 use super::{Host, Postgres};
 use crate::sql::{Failure, Meaning, Setup};
 use crate::{Error, Kind};
@@ -130,11 +131,6 @@ impl Postgres {
 impl Host {
     /// As in the URL, for messages.
     fn name(&self) -> String {
-        let name = match self.config.get_hosts() {
-            [tokio_postgres::config::Host::Tcp(name), ..] => name.clone(),
-            [tokio_postgres::config::Host::Unix(path), ..] => path.display().to_string(),
-            [] => String::new(),
-        };
-        format!("{name}:{}", self.config.get_ports().first().copied().unwrap_or(5432))
+        format!("{}:{}", place_of(&self.config), self.config.get_ports().first().copied().unwrap_or(5432))
     }
 }

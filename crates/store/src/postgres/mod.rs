@@ -19,10 +19,8 @@ use super::password::Password;
 use super::sql::{
     self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, overtaken, taken,
 };
-use super::user_table::{RowsTable, UserTable, VERSIONS, refuse};
-use super::{
-    Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, only_several_hosts,
-};
+use super::user_table::{RowsTable, UserTable, refuse};
+use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers};
 use async_trait::async_trait;
 use failover::{CONFIRM, SERVER};
 use kv::{Key, Row, Timestamp, Version, one_line};
@@ -51,51 +49,24 @@ const LINGER_MS: u32 = 500;
 /// How often it does so before it gives up.
 const TERMINATIONS_MAX: usize = 10;
 
-/// The tables, each made once, in a transaction of its own. An `ALTER TABLE` on every start would wait for every
-/// open transaction on the table.
-const TABLES: [(&str, &str); 5] = [
-    (ROWS, ROWS_TABLE),
-    (
-        "weir_owner",
-        "CREATE TABLE weir_owner (
-            one boolean PRIMARY KEY DEFAULT true CHECK (one),
-            epoch bigint NOT NULL
-        )",
-    ),
-    (
-        "weir_map",
-        "CREATE TABLE weir_map (
-            one boolean PRIMARY KEY DEFAULT true CHECK (one),
-            map text NOT NULL
-        )",
-    ),
-    (
-        "weir_events",
-        "CREATE TABLE weir_events (
-            id bigint PRIMARY KEY,
-            at bigint NOT NULL,
-            body bytea NOT NULL
-        )",
-    ),
-    (
-        "weir_release",
-        "CREATE TABLE weir_release (
-            one boolean PRIMARY KEY DEFAULT true CHECK (one),
-            epoch bigint NOT NULL
-        )",
-    ),
-];
+/// A table: its name, its columns, and what else is done when it is made.
+type Table = (&'static str, &'static str, &'static str);
+
 const ROWS: &str = "weir_kv";
-const ROWS_TABLE: &str = "CREATE TABLE weir_kv (
-        key bytea PRIMARY KEY,
-        value bytea NOT NULL,
-        content_type text NOT NULL,
-        version bigint NOT NULL,
-        content_encoding text NOT NULL DEFAULT '',
-        expires bigint
-    );
-    CREATE INDEX weir_kv_expires ON weir_kv (expires) WHERE expires IS NOT NULL;
-    ALTER TABLE weir_kv ALTER COLUMN value SET STORAGE EXTERNAL";
+const ROWS_TABLE: Table = (
+    ROWS,
+    "key bytea PRIMARY KEY, value bytea NOT NULL, content_type text NOT NULL, version bigint NOT NULL,
+    content_encoding text NOT NULL DEFAULT '', expires bigint",
+    "CREATE INDEX weir_kv_expires ON weir_kv (expires) WHERE expires IS NOT NULL;
+    ALTER TABLE weir_kv ALTER COLUMN value SET STORAGE EXTERNAL",
+);
+/// Beside that of the rows, or of their versions.
+const OTHER_TABLES: [Table; 4] = [
+    ("weir_owner", "one boolean PRIMARY KEY DEFAULT true CHECK (one), epoch bigint NOT NULL", ""),
+    ("weir_map", "one boolean PRIMARY KEY DEFAULT true CHECK (one), map text NOT NULL", ""),
+    ("weir_events", "id bigint PRIMARY KEY, at bigint NOT NULL, body bytea NOT NULL", ""),
+    ("weir_release", "one boolean PRIMARY KEY DEFAULT true CHECK (one), epoch bigint NOT NULL", ""),
+];
 
 /// Above the last epoch of this server: a failover may have lost that one.
 const RAISE: &str = "UPDATE weir_owner SET epoch = greatest(epoch, $1) + 1 RETURNING epoch";
@@ -170,19 +141,16 @@ impl Postgres {
             "SELECT set_config(name, $1, false) FROM pg_settings WHERE name = 'idle_session_timeout'";
         client.query(silence, &[&OWNER_SILENCE_MAX.as_millis().to_string()]).await?;
         let (rows, table) = match &self.rows.names {
-            None => {
-                make_tables(&client, &TABLES).await?;
-                (ROWS, ROWS.to_owned())
-            }
+            None => (ROWS_TABLE, ROWS.to_owned()),
             Some(names) => {
                 let table = UserTable::examine(&client, names, self.rows.others_write).await?;
                 let name = table.table.clone();
                 self.rows.examined(table);
-                let tables = [(VERSIONS, VERSIONS_TABLE), TABLES[1], TABLES[2], TABLES[3], TABLES[4]];
-                make_tables(&client, &tables).await?;
-                (VERSIONS, name)
+                (VERSIONS_TABLE, name)
             }
         };
+        make_tables(&client, &[&[rows], &OTHER_TABLES[..]].concat()).await?;
+        let (rows, ..) = rows;
         if self.admits(&client, part, &table).await? {
             client.execute("INSERT INTO weir_map (map) VALUES ($1)", &[&part.map()]).await?;
         }
@@ -298,17 +266,12 @@ impl Postgres {
             "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off";
         client.batch_execute(plans).await?;
         match self.rows.known() {
-            None => self.prepared(client, ended).await,
+            None => Ok(Box::new(PostgresSession::prepare(Arc::clone(&self.shown), client, ended).await?)),
             Some(table) => {
                 let (table, shown) = (Arc::clone(table), Arc::clone(&self.shown));
                 Ok(Box::new(UserTableSession::prepare(table, shown, client, ended).await?))
             }
         }
-    }
-
-    /// The session on a connection that lacks only its statements.
-    async fn prepared(&self, client: Client, ended: JoinHandle<String>) -> Setup<Box<dyn Session>> {
-        Ok(Box::new(PostgresSession::prepare(Arc::clone(&self.shown), client, ended).await?))
     }
 }
 
@@ -348,9 +311,10 @@ impl Owner for PostgresOwner {
     }
 }
 
-/// Makes those of `tables` that do not exist.
-async fn make_tables(client: &Client, tables: &[(&str, &str)]) -> Setup<()> {
-    for (name, make) in tables {
+/// Makes those of `tables` that do not exist, each in a transaction of its own. An `ALTER TABLE` on every start would wait for every
+/// open transaction on the table.
+async fn make_tables(client: &Client, tables: &[Table]) -> Setup<()> {
+    for (name, columns, also) in tables {
         let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[name]).await?;
         if !there.get::<_, bool>(0) {
             let right = "SELECT current_schema()::text, current_user::text,
@@ -364,7 +328,7 @@ async fn make_tables(client: &Client, tables: &[(&str, &str)]) -> Setup<()> {
                     "{user} may not make the table {name} in the schema {schema}; run {grant}"
                 ));
             }
-            client.batch_execute(&format!("BEGIN; {make}; COMMIT")).await?;
+            client.batch_execute(&format!("BEGIN; CREATE TABLE {name} ({columns}); {also}; COMMIT")).await?;
         }
     }
     Ok(())
@@ -390,13 +354,13 @@ impl Store for Postgres {
         Workers { read: 2, write: 2 }
     }
 
-    fn allow_foreign_writers(&mut self) -> Result<(), Error> {
-        self.rows.allow_foreign_writers(&self.shown)
+    fn allow_foreign_writers(&mut self) -> bool {
+        self.rows.allow_foreign_writers()
     }
 
-    fn allow_asynchronous_failover(&mut self) -> Result<(), Error> {
+    fn allow_asynchronous_failover(&mut self) -> bool {
         self.allows_asynchronous_failover = true;
-        if self.has_several_hosts() { Ok(()) } else { Err(only_several_hosts(&self.shown)) }
+        self.has_several_hosts()
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -3,8 +3,9 @@
 //! Its names are fixed: the publication `weir` in every store, and on the replica one subscription for each, `weir_0`,
 //! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
 
-use super::connect::quoted;
-use super::{Postgres, ROWS, ROWS_TABLE, TABLES, TIME, cause, make_tables, refuse, until_closed};
+use super::connect::{place_of, quoted};
+use super::session::PostgresSession;
+use super::{OTHER_TABLES, Postgres, ROWS, ROWS_TABLE, TIME, cause, make_tables, refuse, until_closed};
 use crate::batcher::start_thread;
 use crate::sql::{Failure, Setup, Step};
 use crate::{Answer, Error, Kind, Lease, Part, Session, Store, Workers};
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_postgres::Client;
-use tokio_postgres::config::{ChannelBinding, Host};
+use tokio_postgres::config::ChannelBinding;
 
 /// Time between two checks of a copy.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
@@ -126,7 +127,7 @@ struct Source {
 async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
     let shown = &primary.shown;
     let (client, _) = primary.setup("connect", primary.dial(&primary.hosts[0], "replica init")).await?;
-    make_tables(&client, &TABLES).await?;
+    make_tables(&client, &[&[ROWS_TABLE], &OTHER_TABLES[..]].concat()).await?;
     primary.admits(&client, part, ROWS).await?;
     let what = "SELECT current_setting('wal_level'),
         (SELECT system_identifier::text FROM pg_control_system()),
@@ -157,7 +158,7 @@ async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
 
 /// Makes the table of the replica. A database that holds other rows is refused.
 async fn prepare(replica: &Postgres, client: &Client) -> Setup<()> {
-    make_tables(client, &[(ROWS, ROWS_TABLE)]).await?;
+    make_tables(client, &[ROWS_TABLE]).await?;
     let what = "SELECT to_regclass('weir_owner') IS NOT NULL, EXISTS (SELECT FROM weir_kv),
         EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
     let row = client.query_one(what, &[]).await?;
@@ -259,15 +260,11 @@ async fn failures(client: &Client, index: usize) -> i64 {
 /// session: their defaults would be others there.
 fn connection(primary: &Postgres, user: &str, database: &str) -> Result<String, Error> {
     let super::Host { config, password } = &primary.hosts[0];
-    let joined = |items: Vec<String>| items.join(",");
-    let hosts = config.get_hosts().iter().map(|host| match host {
-        Host::Tcp(name) => name.clone(),
-        Host::Unix(path) => path.display().to_string(),
-    });
+    let first = |item: Option<String>| item.unwrap_or_default();
     let mut fields = vec![
-        ("host", joined(hosts.collect())),
-        ("hostaddr", joined(config.get_hostaddrs().iter().map(ToString::to_string).collect())),
-        ("port", joined(config.get_ports().iter().map(ToString::to_string).collect())),
+        ("host", place_of(config)),
+        ("hostaddr", first(config.get_hostaddrs().first().map(ToString::to_string))),
+        ("port", first(config.get_ports().first().map(ToString::to_string))),
         ("user", user.to_owned()),
         ("dbname", database.to_owned()),
         ("options", config.get_options().unwrap_or_default().to_owned()),
@@ -326,7 +323,8 @@ impl Replica {
         }
         let (client, ended) = self.postgres.dial(&self.postgres.hosts[0], "replica session").await?;
         client.batch_execute("SET default_transaction_read_only = on").await?;
-        self.postgres.prepared(client, ended).await
+        let shown = Arc::clone(&self.postgres.shown);
+        Ok(Box::new(PostgresSession::prepare(shown, client, ended).await?))
     }
 }
 

@@ -8,13 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::task::JoinHandle;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Statement};
 
-const READ_ONE: &str = "SELECT key, value, content_type, version, content_encoding, expires
-    FROM weir_kv WHERE key = $1";
-const READ_MANY: &str = "SELECT key, value, content_type, version, content_encoding, expires
-    FROM weir_kv WHERE key = ANY($1)";
+const READ: &str =
+    "SELECT key, value, content_type, version, content_encoding, expires FROM weir_kv WHERE key";
 // An index of the rows that expire has no others in it.
 const LIST: &str =
     "SELECT key, octet_length(value), content_type, version, content_encoding, expires FROM weir_kv
@@ -23,22 +21,15 @@ const LIST_EXPIRED: &str = "SELECT key, octet_length(value), content_type, versi
     FROM weir_kv WHERE expires <= $1 AND expires IS NOT NULL LIMIT $2";
 
 // `xmax` of a row just inserted is 0; of one just updated it is not.
-const PUT_ONE: &str = "
-    INSERT INTO weir_kv AS old (key, value, content_type, version, content_encoding, expires)
-    VALUES ($1, $2, $3, $4, $5, $6)
-    ON CONFLICT (key) DO UPDATE
+const PUT: &str = "INSERT INTO weir_kv AS old (key, value, content_type, version, content_encoding, expires)";
+const PUT_OVER: &str = "ON CONFLICT (key) DO UPDATE
         SET value = excluded.value, content_type = excluded.content_type, version = excluded.version,
             content_encoding = excluded.content_encoding, expires = excluded.expires
         WHERE old.version <= excluded.version
     RETURNING key, xmax <> 0 AS present";
-const PUT: &str = "
-    INSERT INTO weir_kv AS old (key, value, content_type, version, content_encoding, expires)
-    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::bigint[])
-    ON CONFLICT (key) DO UPDATE
-        SET value = excluded.value, content_type = excluded.content_type, version = excluded.version,
-            content_encoding = excluded.content_encoding, expires = excluded.expires
-        WHERE old.version <= excluded.version
-    RETURNING key, xmax <> 0 AS present";
+const ONE: &str = "VALUES ($1, $2, $3, $4, $5, $6)";
+const MANY: &str =
+    "SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::bigint[])";
 // In the same statement as the writes, so that there is one transaction and one round trip. The number is that of its parameters.
 pub(super) const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body)";
 const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > $1 ORDER BY id LIMIT 256";
@@ -58,8 +49,6 @@ pub(super) struct Base {
     pub(super) shown: Arc<str>,
     pub(super) client: Client,
     ended: JoinHandle<String>,
-    /// Reads events, once some were asked for.
-    events: Option<Statement>,
     /// Whether a timeout of the database has cut this write short, or the one that it is a part of.
     timed_out: AtomicBool,
     /// What was set last of [`LOCK_WAIT`] and [`LOCK_WAIT_AGAIN`]. Neither in a session that only reads.
@@ -68,7 +57,7 @@ pub(super) struct Base {
 
 impl Base {
     pub(super) fn new(shown: Arc<str>, client: Client, ended: JoinHandle<String>) -> Base {
-        Base { shown, client, ended, events: None, timed_out: AtomicBool::new(false), lock_wait: "" }
+        Base { shown, client, ended, timed_out: AtomicBool::new(false), lock_wait: "" }
     }
 
     /// Begins a write. `is_part`: of the one before.
@@ -115,17 +104,12 @@ impl Base {
     }
 
     /// See [`Session::events`]. A step of acquiring the store: it has to answer as soon as in the others.
-    pub(super) async fn events(&mut self, behind: u64) -> Result<Vec<EventBlock>, Error> {
-        let Base { shown, client, events, .. } = self;
+    pub(super) async fn events(&self, behind: u64) -> Result<Vec<EventBlock>, Error> {
         let page = async {
-            let events = match events {
-                Some(events) => events,
-                None => events.insert(client.prepare(EVENTS).await?),
-            };
-            let found = client.query(&*events, &[&(behind as i64)]).await?;
+            let found = self.client.query_typed(EVENTS, &[(&(behind as i64), Type::INT8)]).await?;
             Ok::<_, Failure>(found.iter().map(block_of).collect::<Result<_, _>>()?)
         };
-        sql::setup(shown, "read the events", page).await
+        sql::setup(&self.shown, "read the events", page).await
     }
 
     /// See [`Session::trim_events`].
@@ -228,12 +212,12 @@ impl PostgresSession {
     ) -> Setup<PostgresSession> {
         let both = put_and_delete();
         Ok(PostgresSession {
-            read_one: client.prepare(READ_ONE).await?,
-            read_many: client.prepare(READ_MANY).await?,
+            read_one: client.prepare(&format!("{READ} = $1")).await?,
+            read_many: client.prepare(&format!("{READ} = ANY($1)")).await?,
             list: client.prepare(LIST).await?,
             list_expired: client.prepare(LIST_EXPIRED).await?,
-            put_one: client.prepare(PUT_ONE).await?,
-            put: client.prepare(PUT).await?,
+            put_one: client.prepare(&put(ONE)).await?,
+            put: client.prepare(&put(MANY)).await?,
             delete: client.prepare(DELETE).await?,
             put_and_delete: client.prepare(&both).await?,
             with_events: None,
@@ -357,8 +341,12 @@ pub(super) fn clear_of(tables: &[&str]) -> String {
 }
 
 fn put_and_delete() -> String {
-    let delete = DELETE.replace("$1", "$7");
-    format!("WITH gone AS ({delete}), came AS ({PUT}) TABLE gone UNION ALL TABLE came")
+    let (delete, put) = (DELETE.replace("$1", "$7"), put(MANY));
+    format!("WITH gone AS ({delete}), came AS ({put}) TABLE gone UNION ALL TABLE came")
+}
+
+fn put(rows: &str) -> String {
+    format!("{PUT} {rows} {PUT_OVER}")
 }
 
 fn block_of(row: &tokio_postgres::Row) -> Result<EventBlock, tokio_postgres::Error> {
@@ -379,7 +367,7 @@ pub(super) fn rows_of(
     keys.iter().map(row).collect()
 }
 
-/// The row under `key`, of columns in the order of [`READ_ONE`].
+/// The row under `key`, of columns in the order of [`READ`].
 fn row_of(key: &Key, value: &[u8], row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
     let expires = row.try_get::<_, Option<i64>>(5)?.map(|at| Timestamp(at as u64));
     let (content_type, content_encoding) = (row.try_get(2)?, row.try_get(4)?);

@@ -1,6 +1,5 @@
 //! TLS to PostgreSQL: the parameters of a URL, as libpq understands them, and the handshake for the driver.
 
-use crate::password::home;
 use crate::store_url::StoreUrl;
 use ::tls::{self, Check, Identity, LIBPQ, Trusted};
 use kv::named;
@@ -70,7 +69,7 @@ impl Tls {
             given.extend(value.clone().map(|value| (name, value)));
             value.or_else(|| env::var(variable).ok()).filter(|value| !value.is_empty())
         });
-        let default = |name: &str| home().map(|home| home.join(".postgresql").join(name));
+        let default = |name: &str| env::home_dir().map(|home| home.join(".postgresql").join(name));
         let existing = |name: &str| default(name).filter(|path| path.exists());
         let trusted = match root.as_deref() {
             Some("system") => Some(Trusted::System),
@@ -128,7 +127,7 @@ impl Tls {
     /// What makes connections; its files are read now, so that they can be renewed while the server runs.
     pub(super) fn connector(&self) -> Result<Connector, String> {
         let check = match self.mode {
-            Mode::Disable => return Ok(Connector(None)),
+            Mode::Disable => return Ok(Connector::default()),
             Mode::Allow | Mode::Prefer | Mode::Require => Check::Nothing,
             Mode::VerifyCa => Check::Chain,
             Mode::VerifyFull => Check::ChainAndName,
@@ -136,7 +135,7 @@ impl Tls {
         let whom = self.trusted.as_ref().unwrap_or(&Trusted::System);
         let mut config = tls::config(&LIBPQ, check, whom, self.own.as_ref())?;
         config.alpn_protocols = vec![b"postgresql".to_vec()];
-        Ok(Connector(Some(Arc::new(config))))
+        Ok(Connector { config: Some(Arc::new(config)), ..Connector::default() })
     }
 
     /// What TLS has to do with a failure, if it has.
@@ -177,27 +176,25 @@ impl Tls {
     }
 }
 
-/// Makes the handshakes of one store; `None`: there are none.
-#[derive(Clone)]
-pub(super) struct Connector(Option<Arc<ClientConfig>>);
-
-/// For one host.
-pub(super) struct HostConnector {
+/// Makes the handshakes of one store, or, with the name, of one of its hosts.
+#[derive(Clone, Default)]
+pub(super) struct Connector {
+    /// `None`: there are none.
     config: Option<Arc<ClientConfig>>,
     host: String,
 }
 
 impl MakeTlsConnect<Socket> for Connector {
     type Stream = Stream;
-    type TlsConnect = HostConnector;
+    type TlsConnect = Connector;
     type Error = io::Error;
 
-    fn make_tls_connect(&mut self, host: &str) -> io::Result<HostConnector> {
-        Ok(HostConnector { config: self.0.clone(), host: host.to_owned() })
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<Connector> {
+        Ok(Connector { host: host.to_owned(), ..self.clone() })
     }
 }
 
-impl TlsConnect<Socket> for HostConnector {
+impl TlsConnect<Socket> for Connector {
     type Stream = Stream;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;

@@ -1,19 +1,17 @@
 //! A table of PostgreSQL that others made: what it has to be like, and the statements over it.
 
+use super::Table;
 use crate::sql::Setup;
 use crate::user_table::{Column, Described, Length, Names, Type, UserTable, VERSIONS, refuse};
 use kv::KEY_BYTES_MAX;
 use tokio_postgres::{Client, Row};
 
-pub(super) const VERSIONS_TABLE: &str = "CREATE TABLE weir_versions (
-        key bytea PRIMARY KEY,
-        digest bytea NOT NULL,
-        version bigint NOT NULL,
-        content_type text NOT NULL,
-        content_encoding text NOT NULL,
-        expires bigint
-    );
-    CREATE INDEX weir_versions_expires ON weir_versions (expires) WHERE expires IS NOT NULL";
+pub(super) const VERSIONS_TABLE: Table = (
+    VERSIONS,
+    "key bytea PRIMARY KEY, digest bytea NOT NULL, version bigint NOT NULL, content_type text NOT NULL,
+    content_encoding text NOT NULL, expires bigint",
+    "CREATE INDEX weir_versions_expires ON weir_versions (expires) WHERE expires IS NOT NULL",
+);
 
 const TYPES: [(&str, Type); 9] = [
     ("bytea", Type::Bytes),
@@ -62,16 +60,15 @@ pub(super) struct Statements {
     pub(super) forget_expired: String,
 }
 
-/// An identifier, or a schema and one.
+/// An identifier.
 fn quoted(name: &str) -> String {
-    let quote = |part: &str| format!("\"{}\"", part.replace('"', "\"\""));
-    name.splitn(2, '.').map(quote).collect::<Vec<_>>().join(".")
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 impl UserTable<Statements> {
     /// Looks at the table, and says what it lacks. `others_write`: nothing of it is cached.
     pub(super) async fn examine(client: &Client, names: &Names, others_write: bool) -> Setup<Self> {
-        let (shown, table) = (&names.table, quoted(&names.table));
+        let (shown, table) = (&names.table, names.quoted_table(quoted));
         let what = "SELECT c.oid, c.relkind::text, row_security_active(c.oid), current_user::text,
                 has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
                 AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'),
@@ -130,7 +127,7 @@ impl UserTable<Statements> {
         if !is_unique {
             return refuse(format!(
                 "the column {name} of {shown} is not unique by itself; run CREATE UNIQUE INDEX ON {table} ({})",
-                quoted_column(name)
+                quoted(name)
             ));
         }
         if !is_deterministic {
@@ -149,7 +146,7 @@ impl UserTable<Statements> {
         }
         let is_value = |kind: Type| matches!(kind, Type::Bytes | Type::Text | Type::Json | Type::Jsonb);
         let value = value.column(shown, is_value, "values are bytea, text, varchar, json or jsonb")?;
-        names.check_others(&described, &table, quoted_column)?;
+        names.check_others(&described, &table, quoted)?;
         let statements = Statements::of(&table, &key, &value);
         Ok(UserTable { shown: shown.clone(), table, key, value, statements })
     }
@@ -172,7 +169,7 @@ fn described(row: &Row) -> Described {
 
 impl Statements {
     fn of(table: &str, key: &Column, value: &Column) -> Statements {
-        let (k, v) = (quoted_column(&key.name), quoted_column(&value.name));
+        let (k, v) = (quoted(&key.name), quoted(&value.name));
         // Within statements the table is `t`, and `weir_versions` is `s`.
         let (sql_key, sql_value) = (format!("t.{k}"), format!("t.{v}"));
         let (key_out, value_out) = (to_bytes(key, &sql_key), to_bytes(value, &sql_value));
@@ -270,16 +267,12 @@ fn noted_key(key: &Column) -> String {
     }
 }
 
-fn quoted_column(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn names_are_quoted() {
-        assert_eq!(quoted("app.my\"table"), "\"app\".\"my\"\"table\"");
+        assert_eq!(quoted("my\"table"), "\"my\"\"table\"");
     }
 }

@@ -238,7 +238,7 @@ fn several_hosts_without_a_synchronous_standby_are_refused_unless_that_is_allowe
     for (url, flags, why, code) in [
         // A standby may come back.
         (&url, &[][..], "synchronous_standby_names is empty", 1),
-        (&postgres.url(), &[allow], "has no effect on the store", 2),
+        (&postgres.url(), &[allow], "does not go with the store", 2),
     ] {
         let refused =
             weir().args(["serve", "--listen", "127.0.0.1:0", "--store", url]).args(flags).output().unwrap();

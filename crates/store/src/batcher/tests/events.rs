@@ -277,7 +277,7 @@ fn events_are_bounded_by_bytes_and_age() {
     let shared = &batcher.shared;
     let now = shared.clock.now();
     shared.events.trim(now);
-    assert!(batcher.event_status().stored_bytes <= 10_000);
+    assert!(batcher.stored_event_bytes() <= 10_000);
     assert_eq!(events(&mut watching(&batcher, everything(), Some(start)), 1), ["reset"]);
     let recent = watching(&batcher, everything(), None).position();
     write(&batcher, "b=1").recv().unwrap().unwrap();

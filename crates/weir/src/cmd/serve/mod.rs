@@ -159,17 +159,22 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
     let share = cache::Limits { entries: args.cache_entries / of, bytes: bytes / of };
     let shards = plan.store_urls.iter().map(|url| {
         let mut store = store::open_with(url, OTHER_SCHEMES)?;
-        if args.foreign_writers {
-            store.allow_foreign_writers()?;
+        let refused = |flag: &str, why: &str| {
+            let what = format!("{flag} does not go with the store {}", store::redacted(url));
+            Err(store::Error::new(Kind::Config, format!("{what}: {why}")))
+        };
+        if args.foreign_writers && !store.allow_foreign_writers() {
+            let table = "?table=NAME&key=COLUMN&value=COLUMN";
+            let why = format!("the tables of weir have one writer; name one of your own with {table}");
+            return refused("--foreign-writers", &why);
         }
-        if args.allow_asynchronous_failover {
-            store.allow_asynchronous_failover()?;
+        if args.allow_asynchronous_failover && !store.allow_asynchronous_failover() {
+            let why = "it is for postgres:// with several hosts; leave it out";
+            return refused("--allow-asynchronous-failover", why);
         }
         let Capabilities { writers, has_events, .. } = store.capabilities();
         if args.event_log.is_some() && !has_events {
-            let what = format!("--event-log does not go with the store {}", store::redacted(url));
-            let why = "it cannot keep events; leave the flag out";
-            return Err(store::Error::new(Kind::Config, format!("{what}: {why}")));
+            return refused("--event-log", "it cannot keep events; leave the flag out");
         }
         let best = match args.batching {
             Batching::On => store.workers(),
