@@ -61,7 +61,11 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
             }
         })
     }),
-    ("queue growth", |(of, _)| finite(of.queue_growth).map(|growth| number(growth, 2))),
+    ("queue growth", |(of, _)| {
+        // Where those who serve the clients never wait for it, there is no queue.
+        let is_none = |growth: &f64| growth.abs() < 0.005 && !of.within.is_empty();
+        finite(of.queue_growth).filter(|growth| !is_none(growth)).map(|growth| number(growth, 2))
+    }),
 ];
 
 /// All that could be the limit, what is named first; what was never busy is left out.

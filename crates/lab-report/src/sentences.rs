@@ -271,9 +271,9 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(Evidence { resource, utilization, .. }) => format!(
-            "Clients queue for {resource}. This queue alone does not show the limit: the utilization of {resource} is only {} (mean over {}), and nothing that they need, such as a processor, is 95 % busy.",
-            percent(*utilization, 0),
-            format::levels(levels)
+            "Clients queue for {resource}. This queue alone does not show the limit: on average over {}, {resource} are {} busy, and everything that they need, such as a processor, is less than 95 % busy.",
+            format::levels(levels),
+            percent(*utilization, 0)
         ),
         Reason::DemandVaries(of) => {
             let one = "but the limit is determined at one level, so whether the demand per request varies is not known".to_owned();

@@ -124,7 +124,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", env = "WEIR_STORE_WRITE_WORKERS", value_parser = at_least_one())]
     pub(super) store_write_workers: Option<usize>,
 
-    /// How long to keep events in the store, so that clients of /watch can resume after a restart [default: not at all]
+    /// How long to keep events (changes of keys, for clients of /watch) in the store, so that these clients can resume after a restart [default: not at all]
     #[arg(long, value_name = "TIME", env = "WEIR_EVENT_LOG", value_parser = positive)]
     pub(super) event_log: Option<Duration>,
 
