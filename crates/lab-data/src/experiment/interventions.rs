@@ -108,18 +108,18 @@ fn is_lock(arg: &str) -> bool {
 
 /// Whether the intervention or station called `name` applies to a target.
 fn applies(experiment: &Experiment, name: &str) -> bool {
-    experiment.subjects.iter().any(|subject| match &subject.target {
-        Target::Simulated(model) => model.stations.iter().any(|station| station.name == name),
-        target => {
-            let workloads = experiment.workloads_of(subject);
-            workloads.iter().any(|workload| interventions_of(target, workload).any(|known| known == name))
-        }
+    experiment.subjects.iter().any(|subject| {
+        let workloads = experiment.workloads_of(subject);
+        workloads.iter().any(|workload| interventions_of(&subject.target, workload).contains(&name))
     })
 }
 
-/// Those that can be made in a target that is not simulated, under a workload, in the order of the table.
-pub fn interventions_of(target: &Target, workload: &Workload) -> impl Iterator<Item = &'static str> {
-    INTERVENTIONS.iter().filter(move |row| (row.applies)(target, workload)).map(|row| row.name)
+/// What can be made slower in a target under a workload: the stations of a model, or what applies of the table, in their order.
+pub fn interventions_of<'t>(target: &'t Target, workload: &Workload) -> Vec<&'t str> {
+    match target {
+        Target::Simulated(model) => model.stations.iter().map(|station| station.name.as_str()).collect(),
+        _ => INTERVENTIONS.iter().filter(|row| (row.applies)(target, workload)).map(|row| row.name).collect(),
+    }
 }
 
 impl Interventions {

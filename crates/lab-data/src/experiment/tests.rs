@@ -395,7 +395,7 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
     Experiment::parse(&format!("{full}\n[interventions]\nonly = {all:?}")).unwrap();
     let of = |text: &str| {
         let Experiment { subjects, workloads, .. } = Experiment::parse(text).unwrap();
-        interventions_of(&subjects[0].target, &workloads[0]).collect::<Vec<_>>().join(" ")
+        interventions_of(&subjects[0].target, &workloads[0]).join(" ")
     };
     assert_eq!(
         of(SMALL),

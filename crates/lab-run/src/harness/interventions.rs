@@ -12,7 +12,7 @@ use super::sizes::Base;
 use super::{Block, Runner, shuffle};
 use kv::Error;
 use kv::units::Span;
-use lab_data::experiment::{Experiment, Workload};
+use lab_data::experiment::{Experiment, Target, Workload, interventions_of};
 use lab_data::results::{Intervention, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
 use std::ops::Range;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const HEADROOM_WINDOW_MAX: Duration = Duration::from_millis(400);
 struct Rounds<'a> {
     workload: &'a Workload,
     level: u32,
-    names: Vec<String>,
+    names: Vec<&'a str>,
     strength: f64,
     numbers: Range<u32>,
     /// After so many rounds no more are made if those decide it.
@@ -44,7 +44,7 @@ impl<'a> Rounds<'a> {
     fn headroom(
         experiment: &Experiment,
         workload: &'a Workload,
-        names: &[String],
+        names: &[&'a str],
         best_level: impl FnOnce() -> Option<u32>,
     ) -> Option<Rounds<'a>> {
         // At a rate that is offered, goodput says nothing.
@@ -54,7 +54,7 @@ impl<'a> Rounds<'a> {
         Some(Rounds {
             workload,
             level,
-            names: names.iter().filter(|name| is_headroom(name)).cloned().collect(),
+            names: names.iter().filter(|name| is_headroom(name)).copied().collect(),
             strength: HEADROOM_STRENGTH,
             numbers: asked..asked + HEADROOM_ROUNDS * HEADROOM_TRIES,
             in_one_try: HEADROOM_ROUNDS,
@@ -67,19 +67,26 @@ impl<'a> Rounds<'a> {
     }
 
     /// Those that the experiment asks for.
-    fn asked(experiment: &Experiment, workload: &'a Workload, names: &[String]) -> Option<Rounds<'a>> {
+    fn asked(experiment: &Experiment, workload: &'a Workload, names: &[&'a str]) -> Option<Rounds<'a>> {
         let asked = experiment.interventions.as_ref()?;
-        let wanted = |name: &&String| !is_headroom(name) && asked.wants(name);
+        let wanted = |name: &&&str| !is_headroom(name) && asked.wants(name);
         Some(Rounds {
             workload,
             level: asked.level.or(experiment.levels_of(workload).iter().max().copied()).unwrap_or(1),
-            names: names.iter().filter(wanted).cloned().collect(),
+            names: names.iter().filter(wanted).copied().collect(),
             strength: asked.strength,
             numbers: 0..asked.rounds,
             in_one_try: asked.rounds,
             length: Length { warmup: experiment.warmup, window: asked.window, adaptive: None },
         })
     }
+}
+
+/// All that can be made slower under a workload. What is there only for the headroom is first and last.
+fn names_of<'t>(target: &'t Target, workload: &Workload) -> Vec<&'t str> {
+    let server = matches!(target, Target::Weir { .. }).then_some(SLOWER_SERVER);
+    let generator = (!matches!(target, Target::Simulated(_))).then_some(SLOWER_GENERATOR);
+    server.into_iter().chain(interventions_of(target, workload)).chain(generator).collect()
 }
 
 fn is_headroom(name: &str) -> bool {
@@ -95,17 +102,7 @@ impl Block<'_> {
             return Ok(());
         }
         for workload in &self.target_run.workloads {
-            let names = match runner.interventions(workload) {
-                Ok(names) => names,
-                Err(_) if options.is_stopped() => return Ok(()),
-                Err(why) => {
-                    let level = experiment.levels_of(workload).iter().max().copied().unwrap_or(1);
-                    let (workload, failure) = (workload.name.clone(), Some(why.into()));
-                    let trial = Trial { workload, level, failure, ..Trial::default() };
-                    self.keep(Intervention { change: None, trial })?;
-                    continue;
-                }
-            };
+            let names = names_of(&self.target_run.subject.target, workload);
             let best_level = || (options.best_level)(self.results, &workload.name);
             let headroom = Rounds::headroom(experiment, workload, &names, best_level);
             let both = [headroom, Rounds::asked(experiment, workload, &names)];
@@ -191,13 +188,12 @@ fn drop_round(results: &mut Results, workload: &str, round: u32) {
 }
 
 /// A round of `names` in its order, with `None` where nothing is changed.
-fn shuffled<'k>(names: &'k [String], seed: u64, workload: &str, round: u32) -> Vec<Option<&'k str>> {
+fn shuffled<'k>(names: &[&'k str], seed: u64, workload: &str, round: u32) -> Vec<Option<&'k str>> {
     let mixed =
         workload.bytes().chain(round.to_le_bytes()).fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-    let mut order: Vec<Option<&str>> =
-        [None].into_iter().chain(names.iter().map(|name| Some(name.as_str()))).collect();
+    let mut order: Vec<Option<&str>> = [None].into_iter().chain(names.iter().copied().map(Some)).collect();
     shuffle(&mut order, mixed);
     order
 }
@@ -214,7 +210,7 @@ mod tests {
 
     #[test]
     fn each_round_has_every_intervention_and_its_base_once_in_an_order_of_its_own() {
-        let names: Vec<String> = INTERVENTIONS.iter().map(|row| row.name.to_owned()).collect();
+        let names: Vec<&str> = INTERVENTIONS.iter().map(|row| row.name).collect();
         let of = |round| shuffled(&names, 1, "put_all", round);
         assert_ne!(of(0), of(1));
         assert_eq!(of(0), of(0), "the seed decides");
@@ -259,10 +255,6 @@ mod tests {
             }
         }
 
-        fn interventions(&mut self, _: &Workload) -> Result<Vec<String>, Error> {
-            Ok(["cpu", "delay", "worker"].map(str::to_owned).to_vec())
-        }
-
         fn revivals(&self) -> u32 {
             self.revivals
         }
@@ -277,8 +269,8 @@ mod tests {
     fn two_rounds(runner: &mut Mortal, is_swept: bool) -> (String, Results) {
         let dir = tempfile::tempdir().unwrap();
         let experiment = Experiment::parse(
-            "name = \"m\"\ntitle = \"m\"\nlevels = [8]\nrepetitions = 1\nwarmup = \"1s\"\nwindow = \"1s\"\n\
-             [target]\nkind = \"weir\"\n[interventions]\nrounds = 2\n[[workload]]\nname = \"w\"\n",
+            "name = \"m\"\ntitle = \"m\"\nlevels = [8]\nrepetitions = 1\nwarmup = \"1s\"\nwindow = \"1s\"\nheadroom = false\n\
+             [target]\nkind = \"weir\"\n[interventions]\nrounds = 2\nonly = [\"cpu\", \"worker\", \"delay\"]\n[[workload]]\nname = \"w\"\n",
         );
         let experiment = experiment.unwrap();
         let options = Options::of("weir".into(), dir.path());

@@ -61,8 +61,6 @@ pub(super) trait Runner {
     fn resources(&mut self) -> Vec<Resource>;
     /// Runs one trial, with its change made and then unmade. A failure is part of it.
     fn trial(&mut self, planned: &Planned) -> Trial;
-    /// The names of the interventions that can be made under `workload`.
-    fn interventions(&mut self, workload: &Workload) -> Result<Vec<String>, Error>;
     /// What one of them is to change; `None` where `base` does not tell.
     fn change(&self, base: &Base, name: &str, strength: f64) -> Option<Change> {
         base.change(name, strength)
@@ -99,10 +97,6 @@ impl Runner for SimulatedRunner<'_> {
         let changed = change.map(|change| simulated::changed(self.model, change));
         let model = changed.as_ref().unwrap_or(self.model);
         simulated::trial(model, &workload.name, level, repetition, seed, length.warmup, length.window)
-    }
-
-    fn interventions(&mut self, _: &Workload) -> Result<Vec<String>, Error> {
-        Ok(self.model.stations.iter().map(|station| station.name.clone()).collect())
     }
 
     fn change(&self, base: &Base, name: &str, strength: f64) -> Option<Change> {

@@ -17,8 +17,8 @@ use crate::http::ask;
 use crate::sampler::{Cap, Context, Samplers, device_of};
 use kv::Error;
 use kv::proto::HEALTHZ;
-use lab_data::experiment::{Commands, Fresh, GENERATOR, SERVER, Target, Workload, interventions_of};
-use lab_data::results::{Change, Resource, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
+use lab_data::experiment::{Commands, Fresh, GENERATOR, SERVER, Target};
+use lab_data::results::{Change, Resource, Trial};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -305,17 +305,6 @@ impl Runner for LiveRunner<'_> {
         // What cannot be unmade now is unmade before the next trial, or that one fails for it.
         let _ = self.restore();
         trial
-    }
-
-    fn interventions(&mut self, workload: &Workload) -> Result<Vec<String>, Error> {
-        let target = &self.target_run.subject.target;
-        let server = matches!(target, Target::Weir { .. }).then_some(SLOWER_SERVER);
-        if server.is_some() {
-            self.revive()?;
-            self.prepare(workload)?;
-        }
-        let all = server.into_iter().chain(interventions_of(target, workload)).chain([SLOWER_GENERATOR]);
-        Ok(all.map(str::to_owned).collect())
     }
 
     fn revivals(&self) -> u32 {
