@@ -33,67 +33,53 @@ impl Default for Interventions {
     }
 }
 
-/// A row of [`INTERVENTIONS`].
-pub struct InterventionRow {
-    /// Its name in experiment files and results.
-    pub name: &'static str,
-    /// Whether it applies to a target, under a workload that the target takes part in.
-    applies: fn(&Target, &Workload) -> bool,
-    /// What a target needs for that, and how it gets it.
-    needs: &'static str,
-}
+/// Whether an intervention applies to a target, under a workload that the target takes part in.
+type Applies = fn(&Target, &Workload) -> bool;
 
-/// Everything that can be made slower in a target that is not simulated; of a model, it is its stations.
-pub const INTERVENTIONS: &[InterventionRow] = &[
+/// Everything that can be made slower in a target that is not simulated; of a model, it is its stations. Each has its name in
+/// experiment files and results, and what a target needs so that it applies, and how it gets it.
+pub const INTERVENTIONS: &[(&str, &str, Applies)] = &[
     // Each request makes its worker compute for so much longer.
-    row("cpu", NEEDS_WEIR, is_weir),
+    ("cpu", NEEDS_WEIR, is_weir),
     // Each request blocks its worker for so much longer.
-    row("worker", NEEDS_WEIR, is_weir),
+    ("worker", NEEDS_WEIR, is_weir),
     // Each request waits so much longer and holds nothing: the control.
-    row("delay", NEEDS_WEIR, is_weir),
+    ("delay", NEEDS_WEIR, is_weir),
     // Each write holds the server’s lock for so much longer.
-    row(
+    (
         "lock",
         "has a lock; add \"--lab\", \"--inject\", \"lock=0s\" to its args",
         |target, workload| matches!(target, Target::Weir { args, .. } if args.iter().chain(&workload.serve).any(|arg| is_lock(arg))),
     ),
     // Each batch holds its session of the store for so much longer.
-    row("store_worker", NEEDS_WEIR, is_weir),
+    ("store_worker", NEEDS_WEIR, is_weir),
     // Each flush of the embedded store takes so much longer, one after the other.
-    row("flush", "flushes a store of its own; set target.store to \"file\"", |target, _| {
+    ("flush", "flushes a store of its own; set target.store to \"file\"", |target, _| {
         let is_embedded = |name: &String| name.split(':').next() == Some(EMBEDDED);
         matches!(target, Target::Weir { store, .. } if store.iter().any(is_embedded))
     }),
     // The link lets through four fifths of its rate.
-    row("link", "has a link with a rate; add link = { rate = \"100mbit\" } to it", |target, _| {
+    ("link", "has a link with a rate; add link = { rate = \"100mbit\" } to it", |target, _| {
         target.link().is_some_and(|link| link.rate.is_some())
     }),
     // The write cap lets through four fifths of its rate.
-    row("write_cap", "has a workload with a write cap; add write_cap = \"10MiB\" to one", |_, workload| {
+    ("write_cap", "has a workload with a write cap; add write_cap = \"10MiB\" to one", |_, workload| {
         workload.write_cap.is_some()
     }),
     // Each commit of PostgreSQL waits so much longer before it flushes.
-    row("commit", "has a PostgreSQL of the lab’s own; set target.store to \"postgres\"", |target, _| {
+    ("commit", "has a PostgreSQL of the lab’s own; set target.store to \"postgres\"", |target, _| {
         let is_slowed = |of: &Database| of.store.is_some() && of.engine == Engine::Postgres;
         target.databases().iter().any(is_slowed)
     }),
     // The server has twice its quota of processor time: what a limit that is raised has to bring.
-    row("server_quota", "is a command with a quota; add quota = { server = 0.5 } to it", |target, _| {
+    ("server_quota", "is a command with a quota; add quota = { server = 0.5 } to it", |target, _| {
         matches!(target, Target::Command(_)) && target.quota().server.is_some()
     }),
     // The databases have four fifths of their quota of processor time.
-    row("database_cpu", "has databases with a quota; add quota = { database = 0.5 } to it", |target, _| {
+    ("database_cpu", "has databases with a quota; add quota = { database = 0.5 } to it", |target, _| {
         target.quota().database.is_some()
     }),
 ];
-
-const fn row(
-    name: &'static str,
-    needs: &'static str,
-    applies: fn(&Target, &Workload) -> bool,
-) -> InterventionRow {
-    InterventionRow { name, applies, needs }
-}
 
 const NEEDS_WEIR: &str = "is a weir of the lab’s own; set its kind to \"weir\"";
 
@@ -118,7 +104,10 @@ fn applies(experiment: &Experiment, name: &str) -> bool {
 pub fn interventions_of<'t>(target: &'t Target, workload: &Workload) -> Vec<&'t str> {
     match target {
         Target::Simulated(model) => model.stations.iter().map(|station| station.name.as_str()).collect(),
-        _ => INTERVENTIONS.iter().filter(|row| (row.applies)(target, workload)).map(|row| row.name).collect(),
+        _ => {
+            let applying = INTERVENTIONS.iter().filter(|(.., applies)| applies(target, workload));
+            applying.map(|(name, ..)| *name).collect()
+        }
     }
 }
 
@@ -136,10 +125,11 @@ impl Interventions {
             Target::Simulated(model) => model.stations.iter().map(|station| station.name.as_str()).collect(),
             _ => Vec::new(),
         });
-        let known: Vec<&str> = INTERVENTIONS.iter().map(|row| row.name).chain(stations).collect();
+        let known: Vec<&str> = INTERVENTIONS.iter().map(|(name, ..)| *name).chain(stations).collect();
         only.iter().try_for_each(|name| is_one_of("interventions.only", name, &known))?;
         only.iter().filter(|name| !applies(experiment, name)).try_for_each(|idle| {
-            let needs = INTERVENTIONS.iter().find(|row| row.name == idle).map_or("", |row| row.needs);
+            let needs =
+                INTERVENTIONS.iter().find(|(name, ..)| name == idle).map_or("", |(_, needs, _)| needs);
             Err(Error::input(format_args!(
                 "interventions.only `{idle}` changes nothing: no target {needs}, or remove the name"
             )))

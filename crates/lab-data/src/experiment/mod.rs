@@ -13,7 +13,7 @@ mod sections;
 mod target;
 
 pub use fault::{FAULTS, Fault, FaultKind};
-pub use interventions::{INTERVENTIONS, InterventionRow, Interventions, interventions_of};
+pub use interventions::{INTERVENTIONS, Interventions, interventions_of};
 pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
 pub use sections::{Adaptive, Cores, DatabaseSettings, Limits, PublishedSource, Workload};

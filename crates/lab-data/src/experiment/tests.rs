@@ -354,7 +354,7 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
     let parsed = |section: &str| Experiment::parse(&format!("{SMALL}\n[interventions]\n{section}"));
     let of = parsed("").unwrap().interventions.unwrap();
     assert_eq!((of.level, of.rounds, of.strength, of.window.secs()), (None, 3, 0.3, 2.0));
-    assert!(INTERVENTIONS.iter().all(|row| of.wants(row.name)));
+    assert!(INTERVENTIONS.iter().all(|(name, ..)| of.wants(name)));
     let of = parsed("level = 32\nonly = [\"cpu\", \"delay\"]").unwrap().interventions.unwrap();
     assert_eq!((of.level, of.wants("cpu"), of.wants("lock")), (Some(32), true, false));
     assert!(Experiment::parse(SMALL).unwrap().interventions.is_none());
@@ -390,7 +390,7 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
         .replace("store = \"postgres\"", "store = [\"postgres\", \"file:x\"]\nquota = { database = 0.5 }");
     // A workload of a weir may have a cap, and a command a quota.
     let elsewhere = ["write_cap", "server_quota"];
-    let names = INTERVENTIONS.iter().map(|row| row.name);
+    let names = INTERVENTIONS.iter().map(|(name, ..)| *name);
     let all: Vec<&str> = names.filter(|name| !elsewhere.contains(name)).collect();
     Experiment::parse(&format!("{full}\n[interventions]\nonly = {all:?}")).unwrap();
     let of = |text: &str| {

@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn each_round_has_every_intervention_and_its_base_once_in_an_order_of_its_own() {
-        let names: Vec<&str> = INTERVENTIONS.iter().map(|row| row.name).collect();
+        let names: Vec<&str> = INTERVENTIONS.iter().map(|(name, ..)| *name).collect();
         let of = |round| shuffled(&names, 1, "put_all", round);
         assert_ne!(of(0), of(1));
         assert_eq!(of(0), of(0), "the seed decides");

@@ -306,7 +306,7 @@ pub(super) mod tests {
     #[test]
     fn every_intervention_has_a_size() {
         let sized: Vec<&str> = SIZES.iter().map(|(name, _)| *name).collect();
-        let known = INTERVENTIONS.iter().map(|row| row.name).chain([SLOWER_GENERATOR, SLOWER_SERVER]);
+        let known = INTERVENTIONS.iter().map(|(name, ..)| *name).chain([SLOWER_GENERATOR, SLOWER_SERVER]);
         assert!(known.clone().all(|name| sized.contains(&name)) && sized.len() == known.count());
     }
 }

@@ -67,7 +67,7 @@ fn the_tables_of_the_reference_are_those_of_the_code() {
         ("### Mixes", names(MIX_ENTRIES.iter().map(|(name, _)| *name))),
         ("## Dialects", names(DIALECTS.iter().map(|row| row.name.as_str()))),
         ("### Distributions", names(DISTRIBUTIONS.iter().map(DistributionRow::name))),
-        ("### Interventions", names(INTERVENTIONS.iter().map(|row| row.name))),
+        ("### Interventions", names(INTERVENTIONS.iter().map(|(name, ..)| *name))),
         ("## Samplers", names(SAMPLERS.iter().map(|(name, _)| *name))),
         ("## Checks", names(CHECKS.iter().map(|row| row.id))),
         ("## Causes", names(CAUSES.iter().map(|row| row.name))),
