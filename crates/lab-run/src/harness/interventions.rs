@@ -140,9 +140,9 @@ impl Block<'_> {
                 let change = name.map(|name| runner.change(base.as_ref()?, name, strength));
                 let Some(change) = change.map_or(Some(None), |change| change.map(Some)) else { continue };
                 let number = made as usize * in_round + place + 1;
-                self.progress.intervenes(number, total, target, &workload.name, name);
                 let unchanged = Planned::unchanged(workload, level, round, length);
                 let planned = Planned { in_round: true, change: change.as_ref(), ..unchanged };
+                self.progress.begins(number, total, target, &planned);
                 let mut trial = runner.trial(&planned);
                 // An interrupted trial is no failure of the target.
                 if options.is_stopped() {
@@ -158,7 +158,9 @@ impl Block<'_> {
                 if change.is_none() && !is_lost {
                     known = Some(trial.clone());
                 }
-                self.keep(Intervention { change, trial })?;
+                self.progress.ended(target, &planned, &trial);
+                self.results.interventions.push(Intervention { change, trial });
+                self.save()?;
                 // What was or would be measured beside it can be compared with nothing.
                 if is_lost {
                     break;
@@ -166,12 +168,6 @@ impl Block<'_> {
             }
         }
         Ok(())
-    }
-
-    fn keep(&mut self, intervention: Intervention) -> Result<(), Error> {
-        self.progress.intervened(self.name(), &intervention);
-        self.results.interventions.push(intervention);
-        self.save()
     }
 }
 

@@ -28,6 +28,7 @@ mod services;
 
 pub use database::{CassandraCluster, Cluster, DatabaseServer, Options as DatabaseOptions};
 pub use ports::free_ports;
+pub use runner::{Length, Planned};
 
 use files::cannot_write;
 use kv::Error;
@@ -35,15 +36,13 @@ use kv::proto::{FORMAT, SecondReport};
 use kv::units::Span;
 use lab_data::experiment::{Adaptive, Cores, Experiment, Subject, Target, Workload};
 use lab_data::published::PublishedRow;
-use lab_data::results::{
-    Intervention, Measured, NOT_IMPOSED, Placement, Results, Selftest, Trial, WorkloadPlan,
-};
+use lab_data::results::{Measured, NOT_IMPOSED, Placement, Results, Selftest, Trial, WorkloadPlan};
 use lab_data::topology;
 use live::LiveRunner;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use resources::{take_in, take_in_new, write_cap};
-use runner::{Length, Planned, Runner, SimulatedRunner};
+use runner::{Runner, SimulatedRunner};
 use selftest::{Proved, prove};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -115,22 +114,10 @@ pub trait Progress {
     fn preparing(&mut self, what: &str) {}
     /// What came of the generator's selftest, and when it ran.
     fn proved(&mut self, selftest: &Selftest, at: Option<&str>) {}
-    /// A trial begins, the `number`th of `total`; `target` is named where there are several.
-    fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32) {}
+    /// A trial begins, the `number`th of `total`, or of those of its rounds; `target` is named where there are several.
+    fn begins(&mut self, number: usize, total: usize, target: Option<&str>, planned: &Planned) {}
     /// It is over, measured or failed.
-    fn ended(&mut self, target: Option<&str>, trial: &Trial) {}
-    /// A trial with the intervention `name` begins, or one with none, the `number`th of `total` of this workload.
-    fn intervenes(
-        &mut self,
-        number: usize,
-        total: usize,
-        target: Option<&str>,
-        workload: &str,
-        name: Option<&str>,
-    ) {
-    }
-    /// It is over, measured or failed.
-    fn intervened(&mut self, target: Option<&str>, intervention: &Intervention) {}
+    fn ended(&mut self, target: Option<&str>, planned: &Planned, trial: &Trial) {}
     /// A repetition of all targets is over; whether there are enough of them. It is asked only where that is not known before.
     fn repeated(&mut self, _: &[Results]) -> bool {
         false
@@ -341,9 +328,9 @@ impl<'b> Block<'b> {
         let Experiment { warmup, window, adaptive, .. } = **experiment;
         for (workload, level) in order(experiment, workloads, repetition) {
             *trials += 1;
-            self.progress.begins(*trials, experiment.trials(), name, &workload.name, level);
             let length = Length { warmup, window, adaptive };
             let planned = Planned::unchanged(workload, level, repetition, length);
+            self.progress.begins(*trials, experiment.trials(), name, &planned);
             let trial = match &mut begun {
                 Ok(runner) => runner.trial(&planned),
                 Err(why) => planned.failed(why.clone()),
@@ -369,7 +356,7 @@ impl<'b> Block<'b> {
             }
             self.results.trials.push(trial);
             self.save()?;
-            self.progress.ended(name, &self.results.trials[self.results.trials.len() - 1]);
+            self.progress.ended(name, &planned, &self.results.trials[self.results.trials.len() - 1]);
         }
         let Ok(runner) = begun else { return Ok(()) };
         for workload in workloads {

@@ -11,26 +11,30 @@ use lab_data::simulated;
 
 /// How long a trial is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Length {
+pub struct Length {
     /// The unmeasured part.
-    pub(super) warmup: Span,
+    pub warmup: Span,
     /// The measured part; the least of it where `adaptive` says how it ends.
-    pub(super) window: Span,
-    pub(super) adaptive: Option<Adaptive>,
+    pub window: Span,
+    /// How the measured part may end.
+    pub adaptive: Option<Adaptive>,
 }
 
 /// A trial to be run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Planned<'a> {
-    pub(super) workload: &'a Workload,
-    pub(super) level: u32,
+pub struct Planned<'a> {
+    /// What is asked for.
+    pub workload: &'a Workload,
+    /// Clients.
+    pub level: u32,
     /// Or the round.
-    pub(super) repetition: u32,
-    pub(super) length: Length,
+    pub repetition: u32,
+    /// How long it is.
+    pub length: Length,
     /// Whether it is one of a round of interventions, which all go the same way through the server.
-    pub(super) in_round: bool,
+    pub in_round: bool,
     /// What is made slower for it.
-    pub(super) change: Option<&'a Change>,
+    pub change: Option<&'a Change>,
 }
 
 impl<'a> Planned<'a> {

@@ -15,12 +15,11 @@ use lab_analysis::steady::{Goal, long_enough};
 use lab_analysis::{best_level, headroom_is_decided};
 use lab_data::experiment::{Adaptive, Experiment, PublishedSource};
 use lab_data::published::{self, PublishedRow};
-use lab_data::results::{Intervention, Measured, Results, Selftest, Trial};
+use lab_data::results::{Measured, Results, Selftest, Trial};
 use lab_report::{faults, headline, selftest_lines};
-use lab_run::harness::{self, Options, Progress};
+use lab_run::harness::{self, Options, Planned, Progress};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -388,12 +387,6 @@ impl Shown {
         self.bar.set_position(number as u64 - 1);
         self.bar.set_message(what);
     }
-
-    fn note_failure(&self, trial: &Trial, what: impl Display) {
-        if let Some(why) = &trial.failure {
-            self.bar.suspend(|| note(format_args!("{what} failed: {why}")));
-        }
-    }
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -411,36 +404,26 @@ impl Progress for Shown {
         self.bar.suspend(|| lines.for_each(note));
     }
 
-    fn begins(&mut self, number: usize, total: usize, target: Option<&str>, workload: &str, level: u32) {
-        let workload = of_target(target, workload);
-        self.goes_on(number, total, format!("{workload}, {}", counted(level.into(), "client")));
-    }
-
-    fn intervenes(
-        &mut self,
-        number: usize,
-        total: usize,
-        target: Option<&str>,
-        workload: &str,
-        name: Option<&str>,
-    ) {
-        let what = match name {
-            None => "nothing changed".to_owned(),
-            Some("server_quota") => "server_quota raised".to_owned(),
-            Some(name) => format!("{name} slower"),
+    fn begins(&mut self, number: usize, total: usize, target: Option<&str>, planned: &Planned) {
+        let workload = of_target(target, &planned.workload.name);
+        let clients = counted(planned.level.into(), "client");
+        let what = match planned.change.map(|change| change.name.as_str()) {
+            None if !planned.in_round => format!("{workload}, {clients}"),
+            None => format!("interventions: {workload}, nothing changed"),
+            Some("server_quota") => format!("interventions: {workload}, server_quota raised"),
+            Some(name) => format!("interventions: {workload}, {name} slower"),
         };
-        self.goes_on(number, total, format!("interventions: {}, {what}", of_target(target, workload)));
+        self.goes_on(number, total, what);
     }
 
-    fn intervened(&mut self, target: Option<&str>, intervention: &Intervention) {
-        let Intervention { change, trial } = intervention;
-        let with = change.as_ref().map_or("nothing changed", |change| &change.name);
-        let workload = of_target(target, &trial.workload);
-        self.note_failure(trial, format_args!("intervention on {workload} ({with})"));
-    }
-
-    fn ended(&mut self, target: Option<&str>, trial: &Trial) {
-        let workload = of_target(target, &trial.workload);
-        self.note_failure(trial, format_args!("{workload} at {}", counted(trial.level.into(), "client")));
+    fn ended(&mut self, target: Option<&str>, planned: &Planned, trial: &Trial) {
+        let Some(why) = &trial.failure else { return };
+        let workload = of_target(target, &planned.workload.name);
+        let with = planned.change.map_or("nothing changed", |change| &change.name);
+        let what = match planned.in_round {
+            true => format!("intervention on {workload} ({with})"),
+            false => format!("{workload} at {}", counted(planned.level.into(), "client")),
+        };
+        self.bar.suspend(|| note(format_args!("{what} failed: {why}")));
     }
 }

@@ -9,7 +9,7 @@ use lab_analysis::compare::{Gate, gate};
 use lab_analysis::{Comparison, compare};
 use lab_data::results::{Results, Trial};
 use lab_report::compare::gate_headline;
-use lab_run::harness::{self, Options, Progress};
+use lab_run::harness::{self, Options, Planned, Progress};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -123,7 +123,7 @@ impl Watch {
 }
 
 impl Progress for Watch {
-    fn ended(&mut self, target: Option<&str>, trial: &Trial) {
+    fn ended(&mut self, target: Option<&str>, _: &Planned, trial: &Trial) {
         if let Some(why) = &trial.failure {
             note(format_args!("{} failed: {why}", target.unwrap_or_default()));
         }
