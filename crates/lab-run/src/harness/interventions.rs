@@ -199,7 +199,6 @@ mod tests {
     use super::*;
     use crate::harness::{Options, Progress, TargetRun};
     use lab_data::experiment::{Experiment, INTERVENTIONS};
-    use lab_data::results::Resource;
     use std::collections::BTreeSet;
 
     use crate::harness::sizes::tests::base;
@@ -235,10 +234,6 @@ mod tests {
         }
 
         fn environment(&self) -> Vec<(String, String)> {
-            Vec::new()
-        }
-
-        fn resources(&mut self) -> Vec<Resource> {
             Vec::new()
         }
 

@@ -36,12 +36,14 @@ use kv::proto::{FORMAT, SecondReport};
 use kv::units::Span;
 use lab_data::experiment::{Adaptive, Cores, Experiment, Subject, Target, Workload};
 use lab_data::published::PublishedRow;
-use lab_data::results::{Measured, NOT_IMPOSED, Placement, Results, Selftest, Trial, WorkloadPlan};
-use lab_data::topology;
+use lab_data::results::{
+    Measured, NOT_IMPOSED, Placement, Reading, Resource, Results, Selftest, Trial, WorkloadPlan,
+};
+use lab_data::{simulated, topology};
 use live::LiveRunner;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use resources::{take_in, take_in_new, write_cap};
+use resources::{resources_of, take_in};
 use runner::{Runner, SimulatedRunner};
 use selftest::{Proved, prove};
 use std::fs::{self, File};
@@ -246,6 +248,14 @@ impl<'a> TargetRun<'a> {
         matches!(self.subject.target, Target::Simulated(_))
     }
 
+    /// What its requests wait for, as far as a reading within a trial tells.
+    fn resources(&self, reading: &Reading) -> Vec<Resource> {
+        match &self.subject.target {
+            Target::Simulated(model) => simulated::resources(model),
+            _ => resources_of(&self.placements, reading),
+        }
+    }
+
     fn cores_of(&self, part: &str) -> &[usize] {
         let placement = self.placements.iter().find(|placement| placement.part == part);
         placement.map_or(&[], |placement| &placement.cores)
@@ -317,10 +327,9 @@ impl<'b> Block<'b> {
             return Ok(());
         }
         match &mut begun {
-            // Or, with `[truth]`, in the first that begins.
-            Ok(runner) if repetition == 0 || self.results.resources.is_empty() => {
+            // The first that begins: with `[truth]` it may be a later one.
+            Ok(runner) if self.results.environment.is_empty() => {
                 self.results.environment = runner.environment();
-                self.results.resources = runner.resources();
             }
             Err(why) if repetition == 0 && experiment.truth.is_none() => return Err(why.clone()),
             _ => {}
@@ -339,14 +348,8 @@ impl<'b> Block<'b> {
             if options.is_stopped() {
                 return Ok(());
             }
-            take_in(&mut self.results.resources, write_cap(&trial.opened));
-            let is_other = |of: &Trial| of.workload != trial.workload || of.failure.is_some();
-            if let Ok(runner) = &mut begun
-                && !workload.serve.is_empty()
-                && trial.failure.is_none()
-                && self.results.trials.iter().all(is_other)
-            {
-                take_in_new(&mut self.results.resources, runner.resources());
+            if trial.failure.is_none() {
+                take_in(&mut self.results.resources, self.target_run.resources(&trial.opened));
             }
             // What a workload asks for, in the load generator's words, where the file has none.
             let mut plans = self.results.workloads.iter_mut();

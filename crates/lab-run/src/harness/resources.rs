@@ -84,11 +84,7 @@ const LANES: &[Limit] = &[Limit::Pool];
 const THREADS: &[Limit] = &[Limit::ServerWorkers, Limit::Pool];
 
 /// Everything a request may wait for that can be counted here.
-pub(super) fn resources_of(
-    placements: &[Placement],
-    reading: &Reading,
-    device: Option<&str>,
-) -> Vec<Resource> {
+pub(super) fn resources_of(placements: &[Placement], reading: &Reading) -> Vec<Resource> {
     let mut own: Vec<Resource> = Vec::new();
     for row in ROWS {
         own.extend(row.resources(reading, &own));
@@ -99,22 +95,22 @@ pub(super) fn resources_of(
     resources.extend(link(reading));
     let synced = reading.counters.keys().filter_map(|busy| {
         let part = busy.strip_suffix(WAL_SYNC)?;
-        Some((format!("{part} WAL sync"), busy.clone(), Some(Limit::CommitPath)))
+        Some(one(format!("{part} WAL sync"), busy, ResourceKind::Indication, Some(Limit::CommitPath)))
     });
-    let disk = device.map(|device| (format!("disk {device}"), format!("disk.{device}.busy_secs"), None));
-    resources.extend(synced.chain(disk).map(|(name, busy, limit)| Resource {
-        within: lanes.clone(),
-        ..one(name, vec![busy], ResourceKind::Indication, limit)
-    }));
-    take_in(&mut resources, write_cap(reading));
+    let disk = reading.counters.keys().filter_map(|busy| {
+        let device = busy.strip_prefix("disk.")?.strip_suffix(".busy_secs")?;
+        Some(one(format!("disk {device}"), busy, ResourceKind::Indication, None))
+    });
+    let held = synced.chain(disk).chain(write_cap(reading));
+    resources.extend(held.map(|of| Resource { within: lanes.clone(), ..of }));
     let generator = placements.iter().find(|placement| placement.part == GENERATOR);
     resources.extend(generator.map(|placement| generator_of(placement, reading)));
     resources
 }
 
 /// One that works on one request at a time.
-fn one(name: String, busy: Vec<String>, kind: ResourceKind, limit: Option<Limit>) -> Resource {
-    Resource { name, busy, servers: 1.0, kind, limit, ..Resource::default() }
+fn one(name: String, busy: &str, kind: ResourceKind, limit: Option<Limit>) -> Resource {
+    Resource { name, busy: vec![busy.to_owned()], servers: 1.0, kind, limit, ..Resource::default() }
 }
 
 impl Row {
@@ -211,13 +207,15 @@ fn cpu(parts: &[&str], servers: f64, cores: &[usize], own: &[Resource]) -> Resou
         (false, true, true) => Limit::DatabaseQuota,
         (false, false, _) => Limit::Other,
     };
-    let busy = parts.iter().map(|part| format!("{part}.cpu_secs")).collect();
-    let within = names_of(own, if is_server { THREADS } else { LANES });
     Resource {
+        name: format!("{} CPU", named(parts)),
+        busy: parts.iter().map(|part| format!("{part}.cpu_secs")).collect(),
         servers,
-        within,
+        kind: ResourceKind::Station,
+        limit: Some(limit),
+        within: names_of(own, if is_server { THREADS } else { LANES }),
         stolen: cores.iter().map(|core| format!("core.{core}.steal_secs")).collect(),
-        ..one(format!("{} CPU", named(parts)), busy, ResourceKind::Station, Some(limit))
+        ..Resource::default()
     }
 }
 
@@ -244,11 +242,11 @@ fn generator_of(placement: &Placement, reading: &Reading) -> Resource {
 /// The link between generator and server, where one is imposed.
 fn link(reading: &Reading) -> Option<Resource> {
     reading.gauges.get("link.bytes_per_sec")?;
-    let counted = |what: &str| vec![format!("{LINK}.{what}_secs")];
+    let counted = |what: &str| format!("{LINK}.{what}_secs");
     Some(Resource {
-        waiting: counted("waiting"),
-        serving: counted("serving"),
-        ..one(LINK.to_owned(), counted("busy"), ResourceKind::Cap, Some(Limit::Network))
+        waiting: vec![counted("waiting")],
+        serving: vec![counted("serving")],
+        ..one(LINK.to_owned(), &counted("busy"), ResourceKind::Cap, Some(Limit::Network))
     })
 }
 
@@ -273,28 +271,14 @@ fn is_database(part: &&str) -> bool {
     part.starts_with(DATABASE) || *part == REPLICA
 }
 
-/// The write cap of a reading, busy for as long as its bytes take at the rate allowed.
-pub(super) fn write_cap(reading: &Reading) -> Option<Resource> {
-    let bytes_per_sec = reading.gauges.get("cap.bytes_per_sec")?;
-    let mega = (bytes_per_sec / 1e5).round() / 10.0;
-    let (name, busy) = (format!("write cap {mega} MB/s"), vec!["cap.busy_secs".to_owned()]);
-    Some(one(name, busy, ResourceKind::Cap, Some(Limit::Bandwidth)))
+/// The write cap of a reading, busy for as long as its bytes take at the rate allowed. Workloads with different caps have one resource.
+fn write_cap(reading: &Reading) -> Option<Resource> {
+    reading.gauges.get("cap.bytes_per_sec")?;
+    Some(one("write cap".to_owned(), "cap.busy_secs", ResourceKind::Cap, Some(Limit::Bandwidth)))
 }
 
-/// Takes in a resource that a single workload has: a cap is imposed when its trials come, after all others were
-/// listed. Workloads with caps of different rates have one resource, and then it is not named after a rate.
-pub(super) fn take_in(resources: &mut Vec<Resource>, seen: Option<Resource>) {
-    let Some(seen) = seen else { return };
-    let seen = Resource { within: names_of(resources, LANES), ..seen };
-    match resources.iter_mut().find(|known| known.busy == seen.busy) {
-        Some(known) if known.name == seen.name => {}
-        Some(known) => known.name = "write cap".to_owned(),
-        None => insert(resources, seen),
-    }
-}
-
-/// Takes in what only the server of one workload has, as a lock that its flags ask for: it was started after all others were listed.
-pub(super) fn take_in_new(resources: &mut Vec<Resource>, seen: Vec<Resource>) {
+/// Takes in what a trial has shown: a single workload may have a cap, or a lock that the flags of its server ask for.
+pub(super) fn take_in(resources: &mut Vec<Resource>, seen: Vec<Resource>) {
     for seen in seen {
         match resources.iter_mut().find(|known| known.name == seen.name) {
             // What is new may be held meanwhile.
@@ -332,7 +316,7 @@ mod tests {
                 resource.kind
             )
         };
-        resources_of(&placements, &Reading::default(), None).into_iter().map(line).collect()
+        resources_of(&placements, &Reading::default()).into_iter().map(line).collect()
     }
 
     #[test]
@@ -391,6 +375,7 @@ mod tests {
             "stats.weir_flush_busy_seconds_total",
             "stats.weir_flush_queue_seconds_total",
             "database.wal_sync_secs",
+            "disk.vda.busy_secs",
         ];
         let gauges = [
             ("stats.weir_workers", 1.0),
@@ -420,7 +405,7 @@ mod tests {
             assert_eq!(resource.stolen.is_empty(), !name.ends_with("CPU"), "{name}");
             format!("{name}|{servers}|{kind:?}|{limit}|{waiting}|{serving}|{}", list(&resource.within))
         };
-        let resources = resources_of(&placements, &whole_reading(), Some("vda"));
+        let resources = resources_of(&placements, &whole_reading());
         let lines: Vec<String> = resources.into_iter().map(line).collect();
         assert_eq!(
             lines,
@@ -450,7 +435,7 @@ mod tests {
             counters: names.iter().map(|name| ((*name).to_owned(), 0.0)).collect(),
             gauges: [("stats.weir_store_workers{operation=\"read\",shard=\"1\"}".to_owned(), 4.0)].into(),
         };
-        let resources = resources_of(&[], &reading, None);
+        let resources = resources_of(&[], &reading);
         let names: Vec<&str> = resources.iter().map(|resource| resource.name.as_str()).collect();
         assert_eq!(names, ["store read workers of shard 1", "store flush of shard 1"]);
         assert_eq!(resources[1].within, ["store read workers of shard 1"], "of those that there are");
@@ -463,7 +448,7 @@ mod tests {
             counters: [("stats.weir_store_busy_seconds_total{operation=\"read\"}".to_owned(), 0.0)].into(),
             gauges: [("stats.weir_store_workers{operation=\"read\"}".to_owned(), 0.0)].into(),
         };
-        assert_eq!(resources_of(&[], &reading, None), []);
+        assert_eq!(resources_of(&[], &reading), []);
     }
 
     #[test]
@@ -480,8 +465,7 @@ mod tests {
                 assert_eq!(resource.stolen.is_empty(), resource.servers < 1.0, "{}", resource.name);
                 format!("{}: {} {limit} {gauge}", resource.name, resource.servers).trim_end().to_owned()
             };
-            let lines: Vec<String> =
-                resources_of(&placements, &reading, None).into_iter().map(line).collect();
+            let lines: Vec<String> = resources_of(&placements, &reading).into_iter().map(line).collect();
             assert_eq!(lines, expected);
         };
         let all = [quota(SERVER, 0.2), quota(DATABASE, 4.0), quota(GENERATOR, 0.5)];
@@ -508,26 +492,19 @@ mod tests {
 
     #[test]
     fn a_cap_is_a_resource_as_soon_as_a_trial_has_it() {
-        let reading = |bytes_per_sec: f64| Reading {
-            gauges: [("cap.bytes_per_sec".to_owned(), bytes_per_sec)].into(),
-            ..Reading::default()
-        };
         let placements = topology::plan(&[0, 1], &[], &[SERVER, GENERATOR], &Cores::default()).unwrap();
-        let mut resources = resources_of(&placements, &Reading::default(), None);
-        let names =
-            |of: &[Resource]| of.iter().map(|resource| resource.name.clone()).collect::<Vec<_>>().join(", ");
-        take_in(&mut resources, write_cap(&Reading::default()));
-        assert_eq!(names(&resources), "server CPU, generator CPU");
-        for (bytes_per_sec, name) in
-            [(10e6, "write cap 10 MB/s"), (10e6, "write cap 10 MB/s"), (10_485_760.0, "write cap")]
-        {
-            take_in(&mut resources, write_cap(&reading(bytes_per_sec)));
-            assert_eq!(names(&resources), format!("server CPU, {name}, generator CPU"));
+        let mut resources = Vec::new();
+        for (bytes_per_sec, expected) in [
+            (None, "server CPU, generator CPU"),
+            (Some(10e6), "server CPU, write cap, generator CPU"),
+            (Some(20e6), "server CPU, write cap, generator CPU"),
+        ] {
+            let gauges = bytes_per_sec.map(|rate| ("cap.bytes_per_sec".to_owned(), rate));
+            let reading = Reading { gauges: gauges.into_iter().collect(), ..Reading::default() };
+            take_in(&mut resources, resources_of(&placements, &reading));
+            let names: Vec<&str> = resources.iter().map(|of| of.name.as_str()).collect();
+            assert_eq!(names.join(", "), expected);
         }
-        assert_eq!(
-            names(&resources_of(&placements, &reading(10_485_760.0), None)),
-            "server CPU, write cap 10.5 MB/s, generator CPU"
-        );
     }
 
     #[test]
@@ -536,11 +513,11 @@ mod tests {
         let counted = |names: &[&str]| {
             let counters = names.iter().map(|name| (format!("stats.weir_{name}_busy_seconds_total"), 1.0));
             let reading = Reading { counters: counters.collect(), ..Reading::default() };
-            resources_of(&placements, &reading, None)
+            resources_of(&placements, &reading)
         };
         let mut resources = counted(&["flush"]);
-        take_in_new(&mut resources, counted(&["flush", "lock"]));
-        take_in_new(&mut resources, counted(&["flush"]));
+        take_in(&mut resources, counted(&["flush", "lock"]));
+        take_in(&mut resources, counted(&["flush"]));
         let names: Vec<&str> = resources.iter().map(|of| of.name.as_str()).collect();
         assert_eq!(names, ["server CPU", "store flush", "server lock", "generator CPU"]);
         assert_eq!(resources[1].within, ["server lock"]);

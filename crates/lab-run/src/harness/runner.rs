@@ -6,7 +6,7 @@ use super::sizes::Base;
 use kv::Error;
 use kv::units::Span;
 use lab_data::experiment::{Adaptive, Experiment, Workload};
-use lab_data::results::{Change, Resource, Trial};
+use lab_data::results::{Change, Trial};
 use lab_data::simulated;
 
 /// How long a trial is.
@@ -61,8 +61,6 @@ pub(super) trait Runner {
     fn begin(&mut self) -> Result<(), Error>;
     /// Where it is measured; after the first [`Runner::begin`].
     fn environment(&self) -> Vec<(String, String)>;
-    /// What its requests wait for; after the first [`Runner::begin`].
-    fn resources(&mut self) -> Vec<Resource>;
     /// Runs one trial, with its change made and then unmade. A failure is part of it.
     fn trial(&mut self, planned: &Planned) -> Trial;
     /// What one of them is to change; `None` where `base` does not tell.
@@ -88,10 +86,6 @@ impl Runner for SimulatedRunner<'_> {
 
     fn environment(&self) -> Vec<(String, String)> {
         vec![("target".into(), "a queueing model; no machine was measured".into())]
-    }
-
-    fn resources(&mut self) -> Vec<Resource> {
-        simulated::resources(self.model)
     }
 
     fn trial(&mut self, planned: &Planned) -> Trial {

@@ -212,7 +212,7 @@ pub(super) mod tests {
             resource("server workers", "stats.weir_worker_busy_seconds_total", 4.0),
             resource("store read workers", &lanes("read"), 4.0),
             resource("store write workers", &lanes("write"), 1.0),
-            resource("write cap 10 MB/s", "cap.busy_secs", 1.0),
+            resource("write cap", "cap.busy_secs", 1.0),
         ];
         let trial = base(&[
             (&lanes("read"), 0.4),
@@ -232,7 +232,7 @@ pub(super) mod tests {
             ("flush", "store flush +1500us None"),
             ("commit", "database WAL sync +3000us None"),
             ("link", "link +0us Some(1.25)"),
-            ("write_cap", "write cap 10 MB/s +0us Some(1.25)"),
+            ("write_cap", "write cap +0us Some(1.25)"),
             ("database_cpu", "database CPU +0us Some(1.25)"),
         ] {
             assert_eq!(shown(name, &resources, &trial), expected, "{name}");

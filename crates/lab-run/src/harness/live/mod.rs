@@ -9,16 +9,15 @@ use super::fleet::Fleet;
 use super::link::Link;
 use super::ports::on_free_ports;
 use super::process::{Listening, Process};
-use super::resources::resources_of;
 use super::runner::Planned;
 use super::services::{self, Services};
 use super::{Runner, TargetRun, environment, faults, load};
 use crate::http::ask;
-use crate::sampler::{Cap, Context, Samplers, device_of};
+use crate::sampler::{Cap, Context, device_of};
 use kv::Error;
 use kv::proto::HEALTHZ;
 use lab_data::experiment::{Commands, Fresh, GENERATOR, SERVER, Target};
-use lab_data::results::{Change, Resource, Trial};
+use lab_data::results::{Change, Trial};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -282,11 +281,6 @@ impl Runner for LiveRunner<'_> {
         }
         facts.extend(self.probes.iter().cloned());
         facts
-    }
-
-    fn resources(&mut self) -> Vec<Resource> {
-        let reading = Samplers::new(&self.context()).read();
-        resources_of(&self.target_run.placements, &reading, self.data_dir().and_then(device_of).as_deref())
     }
 
     fn trial(&mut self, planned: &Planned) -> Trial {
