@@ -1,7 +1,7 @@
 //! The lab's own databases: started and pinned, limited, made fresh for each repetition, and fed into a replica.
 
 use super::TargetRun;
-use super::database::{DatabaseServer, Nodes, Options};
+use super::database::{DatabaseServer, Nodes, Options, start_nodes};
 use super::limits::{Limits, Part};
 use super::process::{Process, complete, poll_until};
 use crate::sampler;
@@ -24,7 +24,7 @@ pub(super) struct Fleet<'a> {
     /// In the order of `plan`; before the limits, whose groups must be empty when they go.
     servers: Vec<DatabaseServer>,
     /// The cluster, where the store is one.
-    pub(super) nodes: Option<Nodes>,
+    pub(super) nodes: Option<Box<dyn Nodes>>,
     pub(super) limits: Limits,
     /// Databases made so far: each start of the target has one of its own.
     fresh: u32,
@@ -58,7 +58,7 @@ impl<'a> Fleet<'a> {
             self.nodes = None;
         }
         if let Some(kind) = self.target_run.subject.target.cluster().filter(|_| self.nodes.is_none()) {
-            self.nodes = Some(Nodes::start(kind, self.node_options())?);
+            self.nodes = Some(start_nodes(kind, self.node_options())?);
         }
         for database in self.plan.iter().skip(self.servers.len()) {
             let server = self.start(database)?;
@@ -125,7 +125,7 @@ impl<'a> Fleet<'a> {
 
     /// The process of every server.
     pub(super) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
-        let nodes = self.nodes.iter_mut().flat_map(Nodes::processes);
+        let nodes = self.nodes.iter_mut().flat_map(|nodes| nodes.processes());
         self.servers.iter_mut().filter_map(DatabaseServer::process).chain(nodes)
     }
 
@@ -191,7 +191,7 @@ impl<'a> Fleet<'a> {
 
     /// Where the first of them keeps its data.
     pub(super) fn data(&self) -> Option<&Path> {
-        self.servers.first().map(DatabaseServer::dir).or(self.nodes.as_ref().map(Nodes::dir))
+        self.servers.first().map(DatabaseServer::dir).or(self.nodes.as_ref().map(|nodes| nodes.dir()))
     }
 }
 

@@ -3,11 +3,12 @@
 //!
 //! Durability stays on: a node answers a write when its commit log is flushed.
 
-use super::{Options, part_of, private_dir, program};
+use super::{Nodes, Options, part_of, private_dir, program};
 use crate::cql::CqlSession;
 use crate::harness::files::cannot_write;
 use crate::harness::ports::{free_ports_at, on_free_ports};
 use crate::harness::process::{Process, wait_ready};
+use crate::sampler::Node;
 use kv::Error;
 use rustix::process::Signal;
 use std::fs;
@@ -109,21 +110,6 @@ impl CassandraCluster {
         rows.map_err(|why| Error::new(format_args!("Cassandra: `{cql}` failed: {why}")))
     }
 
-    /// Waits until all nodes that run answer and see each other.
-    pub(in crate::harness) fn settle(&mut self) -> Result<(), Error> {
-        self.run(0..0)
-    }
-
-    /// The processes that run, each called like the part it is.
-    pub(in crate::harness) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
-        self.nodes.iter_mut().flatten()
-    }
-
-    /// Where the data of all nodes is.
-    pub(in crate::harness) fn dir(&self) -> &Path {
-        self.dir.path()
-    }
-
     /// The process id of a node; `None` while it is away.
     pub fn pid(&self, node: usize) -> Option<u32> {
         self.nodes[node].as_ref().map(Process::pid)
@@ -155,10 +141,11 @@ impl CassandraCluster {
     }
 
     /// Where clients reach a node.
-    pub(in crate::harness) fn address(&self, node: usize) -> SocketAddr {
+    fn address(&self, node: usize) -> SocketAddr {
         (ip(node), self.port).into()
     }
 
+    /// Starts those of these nodes that are away, and waits until all that run answer and see each other.
     fn run(&mut self, which: std::ops::Range<usize>) -> Result<(), Error> {
         let which: Vec<usize> = which.filter(|node| self.nodes[*node].is_none()).collect();
         for node in which {
@@ -257,6 +244,37 @@ impl CassandraCluster {
              key_cache_size: 8MiB\n\
              {more}"
         )
+    }
+}
+
+impl Nodes for CassandraCluster {
+    fn processes(&mut self) -> Box<dyn Iterator<Item = &mut Process> + '_> {
+        Box::new(self.nodes.iter_mut().flatten())
+    }
+
+    fn make(&mut self, database: &str) -> Result<(), Error> {
+        self.run(0..0)?;
+        self.keyspace(database).map(drop)
+    }
+
+    fn url(&self, database: &str) -> String {
+        CassandraCluster::url(self, database)
+    }
+
+    fn cassandra(&self) -> Vec<Node> {
+        let nodes = 0..self.nodes.len();
+        nodes.map(|node| Node { part: part_of(node), address: self.address(node) }).collect()
+    }
+
+    fn describe(&self) -> String {
+        let version = self.query(0, "SELECT release_version FROM system.local");
+        let version = version.unwrap_or_default().concat().concat();
+        let nodes = self.nodes.len();
+        format!("Cassandra {version}, {nodes} nodes, paxos_variant=v2 commitlog_sync=batch heap 512 MiB")
+    }
+
+    fn dir(&self) -> &Path {
+        self.dir.path()
     }
 }
 

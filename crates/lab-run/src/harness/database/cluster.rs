@@ -1,9 +1,12 @@
 //! A private PostgreSQL of three nodes that fails over: Patroni on each, over one etcd. Dropping it kills all and removes the data.
 
-use super::{Account, Options, USER, account, command, part_of, postgres, private_dir, program, write};
+use super::{
+    Account, Nodes, Options, USER, account, command, part_of, postgres, private_dir, program, write,
+};
 use crate::harness::ports::{free_ports, on_free_ports};
 use crate::harness::process::{Process, kill_within, poll_until, wait_ready};
 use crate::http::{answers, ask};
+use crate::sampler::Database;
 use crate::session::{Patience, Session};
 use kv::Error;
 use lab_data::experiment::Engine;
@@ -108,19 +111,9 @@ impl Cluster {
             .map_err(|why| Error::new(format_args!("{}: `{sql}` failed: {why}", name(node))))
     }
 
-    /// The processes that run, each called like the part it is.
-    pub(in crate::harness) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
-        self.nodes.iter_mut().chain([&mut self.etcd]).flatten()
-    }
-
     /// The URL of a database on a node alone.
-    pub(in crate::harness) fn url_on(&self, node: usize, database: &str) -> String {
+    fn url_on(&self, node: usize, database: &str) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.ports[node])
-    }
-
-    /// Where the data of all nodes is.
-    pub(in crate::harness) fn dir(&self) -> &Path {
-        self.dir.path()
     }
 
     /// Where the Patroni of a node answers.
@@ -265,6 +258,39 @@ impl Cluster {
             bin = programs.display(),
         );
         write(&home.join("patroni.yml"), &text, self.account.as_ref())
+    }
+}
+
+impl Nodes for Cluster {
+    fn processes(&mut self) -> Box<dyn Iterator<Item = &mut Process> + '_> {
+        Box::new(self.nodes.iter_mut().chain([&mut self.etcd]).flatten())
+    }
+
+    fn make(&mut self, database: &str) -> Result<(), Error> {
+        let leader = self.settle()?;
+        self.query(leader, "postgres", &format!("CREATE DATABASE {database}")).map(drop)
+    }
+
+    fn url(&self, database: &str) -> String {
+        self.url_of(database)
+    }
+
+    fn databases(&self, database: &str) -> Vec<Database> {
+        let of = |node| Database {
+            part: part_of(node),
+            engine: Engine::Postgres,
+            url: self.url_on(node, database),
+        };
+        (0..NODES).map(of).collect()
+    }
+
+    fn describe(&self) -> String {
+        let version = self.query(0, "postgres", "SHOW server_version").unwrap_or_default().concat().concat();
+        format!("PostgreSQL {version}, {NODES} nodes of Patroni, synchronous_mode_strict=true ttl=6")
+    }
+
+    fn dir(&self) -> &Path {
+        self.dir.path()
     }
 }
 

@@ -4,7 +4,6 @@
 mod change;
 mod start;
 
-use super::database::Nodes;
 use super::fleet::Fleet;
 use super::link::Link;
 use super::ports::on_free_ports;
@@ -130,7 +129,7 @@ impl<'a> LiveRunner<'a> {
             urls: if self.started.services.is_none() { self.urls() } else { Vec::new() },
             load_urls: self.load_urls(),
             databases: self.fleet.databases(),
-            cassandra: self.fleet.nodes.as_ref().map(Nodes::cassandra).unwrap_or_default(),
+            cassandra: self.fleet.nodes.iter().flat_map(|nodes| nodes.cassandra()).collect(),
             cap: self.cap.clone(),
             link: self.started.link.as_ref().map(|link| link.asked.clone()),
             ends_only: !self.target_run.subject.sampling,
