@@ -28,7 +28,7 @@ const POLL_EVERY: Duration = Duration::from_millis(3);
 /// How often the stop flag is checked while a line is waited for.
 const HEAR_EVERY: Duration = Duration::from_millis(50);
 
-/// A running child. Dropping it asks it to end, waits, and kills it if it does not.
+/// A running child. Dropping it asks it to end in order, waits, and kills it if it does not.
 #[derive(Debug)]
 pub(super) struct Process {
     /// That of its log, and of the part it is.
@@ -40,8 +40,10 @@ pub(super) struct Process {
     /// How it was started.
     command: Command,
     cores: Vec<usize>,
-    /// What its guard was told.
-    guarded: Option<(Signal, PathBuf)>,
+    /// What asks it to end in order.
+    signal: Signal,
+    /// The folder that its guard removes.
+    guarded: Option<PathBuf>,
 }
 
 /// A shell that waits for our end, however that comes, and then ends a group of processes and removes their files.
@@ -86,11 +88,11 @@ impl Process {
     pub(super) fn weir(command: &mut Command, cores: &[usize], log: &Path) -> Result<Process, Error> {
         let (log, file) = Log::append(log)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
-        Process::spawn(command, cores, log)
+        Process::spawn(command, cores, log, Signal::TERM)
     }
 
-    /// Starts a program that does not end with its input. Neither it nor its files in `dir` outlive us: if we end before it, even if
-    /// we are killed, its group gets `signal`.
+    /// Starts a program that does not end with its input, and in order with `signal`. Neither it nor its files in `dir` outlive us: if
+    /// we end before it, even if we are killed, its group gets that signal.
     pub(super) fn guarded(
         command: &mut Command,
         cores: &[usize],
@@ -101,20 +103,21 @@ impl Process {
         let (log, file) = Log::append(log)?;
         let (_, other) = Log::append(&log.path)?;
         command.stdin(Stdio::null()).stdout(other).stderr(file);
-        let mut process = Process::spawn(command, cores, log)?;
+        let mut process = Process::spawn(command, cores, log, signal)?;
         process.guard = Some(Guard::of(process.pid(), signal, dir)?);
-        process.guarded = Some((signal, dir.to_owned()));
+        process.guarded = Some(dir.to_owned());
         Ok(process)
     }
 
-    fn spawn(command: &mut Command, cores: &[usize], log: Log) -> Result<Process, Error> {
+    fn spawn(command: &mut Command, cores: &[usize], log: Log, signal: Signal) -> Result<Process, Error> {
         blind(command);
         // In a group of its own a Ctrl-C at the terminal does not reach it: we end it, in our order.
         command.process_group(0);
         let mut command = std::mem::replace(command, Command::new(""));
         let child = Process::spawn_child(&mut command, cores)?;
         let name = log.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Process { name, child, log, guard: None, command, cores: cores.to_owned(), guarded: None })
+        let cores = cores.to_owned();
+        Ok(Process { name, child, log, guard: None, command, cores, signal, guarded: None })
     }
 
     fn spawn_child(command: &mut Command, cores: &[usize]) -> Result<Child, Error> {
@@ -141,15 +144,15 @@ impl Process {
     pub(super) fn start_again(&mut self) -> Result<(), Error> {
         self.guard = None;
         self.child = Process::spawn_child(&mut self.command, &self.cores)?;
-        if let Some((signal, dir)) = &self.guarded {
-            self.guard = Some(Guard::of(self.child.id(), *signal, dir)?);
+        if let Some(dir) = &self.guarded {
+            self.guard = Some(Guard::of(self.child.id(), self.signal, dir)?);
         }
         Ok(())
     }
 
     /// Asks it to end as it is ended at the end of a run, and waits.
     pub(super) fn end_in_order(&mut self) {
-        self.end(self.guarded.as_ref().map_or(Signal::TERM, |(signal, _)| *signal));
+        self.end(self.signal);
     }
 
     /// Sends `signal` to it and then to all that it has started.
@@ -256,7 +259,7 @@ impl Process {
     }
 
     /// Asks it to end with `signal`, waits, and kills it if it does not.
-    pub(super) fn end(&mut self, signal: Signal) {
+    fn end(&mut self, signal: Signal) {
         if self.ended().is_some() {
             return;
         }
@@ -288,7 +291,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.end(Signal::TERM);
+        self.end_in_order();
     }
 }
 

@@ -313,8 +313,5 @@ fn name(node: usize) -> String {
 impl Drop for Cluster {
     fn drop(&mut self) {
         (0..NODES).for_each(|node| self.kill(node));
-        if let Some(mut etcd) = self.etcd.take() {
-            etcd.end(Signal::KILL);
-        }
     }
 }

@@ -257,9 +257,7 @@ impl DatabaseServer {
 
     /// Shuts it down in order; the data stays.
     pub fn stop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.end(self.product.ends_with);
-        }
+        self.process = None;
     }
 
     /// Kills it and all its processes at once, as a crash would; the data stays.
@@ -273,12 +271,6 @@ impl DatabaseServer {
     pub fn restart(&mut self) -> Result<(), Error> {
         self.stop();
         self.run()
-    }
-}
-
-impl Drop for DatabaseServer {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 
