@@ -3,6 +3,7 @@
 //! Knows nothing of caches, stores or HTTP.
 
 pub mod clock;
+pub mod cores;
 pub mod counters;
 mod error;
 pub mod proto;

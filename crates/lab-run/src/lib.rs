@@ -1,6 +1,5 @@
 //! Runs an experiment: processes, cores, databases, samplers, trials. An experiment in, results out.
 
-mod affinity;
 mod cql;
 pub mod harness;
 mod http;

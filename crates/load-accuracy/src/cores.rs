@@ -1,8 +1,7 @@
 //! Which core runs what, and helper threads on each of them.
 
+use kv::cores::{available, bind};
 use rustix::process::setpriority_process;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,39 +16,12 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Those that this process may use; none where the kernel does not say.
-    pub fn available() -> Vec<usize> {
-        let ours = sched_getaffinity(None);
-        ours.map(|ours| (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core)).collect()).unwrap_or_default()
-    }
-
     /// The last two that this process may use, or one for both.
     pub fn usual() -> Option<Cores> {
-        let ours = Cores::available();
+        let ours = available().unwrap_or_default();
         let generator = *ours.last()?;
         Some(Cores { generator, responder: ours.len().checked_sub(2).map_or(generator, |place| ours[place]) })
     }
-}
-
-/// Moves this thread to `core`; processes and threads that it starts inherit that.
-pub(crate) fn pin(core: usize) -> io::Result<()> {
-    if core >= CpuSet::MAX_CPU {
-        return Err(io::Error::other(format!("there is no core {core}")));
-    }
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set)
-        .map_err(|error| io::Error::other(format!("cannot run on core {core}: {error}")))
-}
-
-/// Does `what` in a thread on `core`.
-pub(crate) fn on_core<T: Send>(
-    core: Option<usize>,
-    what: impl FnOnce() -> io::Result<T> + Send,
-) -> io::Result<T> {
-    let pinned = || core.map_or(Ok(()), pin).and_then(|()| what());
-    thread::scope(|scope| scope.spawn(pinned).join())
-        .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
 }
 
 /// Does `what` beside a helper thread on each of the cores; gives the longest time that a helper gives.
@@ -62,7 +34,7 @@ pub(crate) fn beside<T>(
     cores.dedup();
     let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
-        let help = |core| scope.spawn(move || pin(core).map_or(Duration::ZERO, |()| helper(stop)));
+        let help = |core| scope.spawn(move || bind(&[core]).map_or(Duration::ZERO, |()| helper(stop)));
         let helpers: Vec<_> = cores.into_iter().map(help).collect();
         let done = what();
         stop.store(true, Ordering::Relaxed);

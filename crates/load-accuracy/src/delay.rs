@@ -4,9 +4,10 @@
 //! is known from a second client that shares no code with the load generator. The two take turns: what the machine adds
 //! differs from one delay to another, as cores that slept longer wake up later, and changes from second to second.
 
-use super::cores::{beside, keep_awake, on_core};
+use super::cores::{beside, keep_awake};
 use super::responder::{self, Record};
 use super::{Setup, add, judge, passing, probe, record, require};
+use kv::cores::on;
 use kv::proto::AccuracyCheck;
 use kv::units::Span;
 use std::time::Duration;
@@ -102,7 +103,8 @@ fn generated(setup: &Setup, delay: Duration, window: Duration) -> Result<(Excess
 /// That of the simplest client there is, on the load generator's core.
 fn probed(setup: &Setup, delay: Duration, window: Duration) -> Result<Excess, String> {
     let responder = setup.responder(responder::Options { delay, ..Default::default() })?;
-    let mut trips_ns = on_core(setup.options.cores.map(|cores| cores.generator), || {
+    let core = setup.options.cores.map(|cores| cores.generator);
+    let mut trips_ns = on(core.as_slice(), || {
         let certificate = responder.certificate.as_ref();
         probe::round_trips(responder.address, certificate, setup.options.http2, [WARMUP, window])
     })

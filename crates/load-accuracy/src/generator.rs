@@ -2,8 +2,8 @@
 //!
 //! Knows its command line and its JSON, nothing else of it.
 
-use super::cores::on_core;
 use super::{OUT_OF_TIME, Options, Setup};
+use kv::cores::on;
 use kv::proto::LoadReport;
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::SocketAddr;
@@ -32,7 +32,8 @@ pub(super) fn load(
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("WEIR_")) {
         command.env_remove(name);
     }
-    let child = on_core(setup.options.cores.map(|cores| cores.generator), || command.spawn())
+    let core = setup.options.cores.map(|cores| cores.generator);
+    let child = on(core.as_slice(), || command.spawn())
         .map_err(|error| format!("cannot start {}: {error}", setup.options.load.display()))?;
     let process = Pid::from_child(&child);
     let (sender, receiver) = mpsc::channel();

@@ -31,9 +31,9 @@ pub use ports::free_ports;
 pub use runner::{Length, Planned};
 
 use files::cannot_write;
-use kv::Error;
 use kv::proto::{FORMAT, SecondReport};
 use kv::units::Span;
+use kv::{Error, cores};
 use lab_data::experiment::{Adaptive, Cores, Experiment, Subject, Target, Workload};
 use lab_data::published::PublishedRow;
 use lab_data::results::{
@@ -135,7 +135,7 @@ pub fn run(
     progress: &mut dyn Progress,
     results: &mut Vec<Results>,
 ) -> Result<(), Error> {
-    let cores = topology::available()
+    let cores = cores::available()
         .map_err(|error| Error::new(format_args!("cannot ask which cores we may use: {error}")))?;
     let target_runs = experiment.subjects.iter().map(|subject| {
         TargetRun::new(experiment, subject, options, &cores).map_err(|why| subject.failed(why))

@@ -2,10 +2,9 @@
 
 use super::files::cannot_write;
 use super::ports::is_port_taken;
-use crate::affinity::bind;
 use crate::sampler::{Stat, descendants, processes};
-use kv::Error;
 use kv::proto::LISTENING;
+use kv::{Error, cores};
 use lab_data::experiment::SERVER;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fmt::Display;
@@ -121,23 +120,11 @@ impl Process {
     }
 
     fn spawn_child(command: &mut Command, cores: &[usize]) -> Result<Child, Error> {
-        // A child inherits the affinity of the thread that starts it. A thread made for this, and ending with it,
-        // has the child pinned from its first instruction and leaves our own affinity alone.
-        let pinned = || {
-            if !cores.is_empty() {
-                let cannot =
-                    |error| io::Error::other(format!("it cannot run on the cores {cores:?}: {error}"));
-                bind(cores).map_err(cannot)?;
-            }
-            command.spawn()
-        };
-        thread::scope(|scope| scope.spawn(pinned).join())
-            .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
-            .map_err(|error| {
-                let program = Path::new(command.get_program()).display();
-                Error::new(format_args!("cannot start {program}: {error}"))
-                    .hint("check that it is still there, and that we may run it")
-            })
+        cores::on(cores, || command.spawn()).map_err(|error| {
+            let program = Path::new(command.get_program()).display();
+            Error::new(format_args!("cannot start {program}: {error}"))
+                .hint("check that it is still there, and that we may run it")
+        })
     }
 
     /// Starts it as it was started before, after it has ended.
@@ -458,7 +445,7 @@ mod tests {
     #[test]
     fn a_child_is_pinned_and_its_starter_is_not() {
         let before = rustix::thread::sched_getaffinity(None).unwrap();
-        let core = lab_data::topology::available().unwrap()[0];
+        let core = cores::available().unwrap()[0];
         let mut command = Command::new("grep");
         command.args(["Cpus_allowed_list", "/proc/self/status"]);
         let mut child = Process::weir(&mut command, &[core], Path::new("/dev/null")).unwrap();

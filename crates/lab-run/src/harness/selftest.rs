@@ -9,7 +9,6 @@ use super::{Options, Progress, TargetRun, now};
 use kv::proto::SelftestReport;
 use lab_data::experiment::{GENERATOR, SERVER};
 use lab_data::results::Selftest;
-use lab_data::topology;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -98,7 +97,7 @@ fn stored_at(program: &Path, cores: Option<[usize; 2]>) -> Option<PathBuf> {
     let folder = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = folder.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
     let mut hasher = DefaultHasher::new();
-    (fingerprint(program)?, cpu(), kernel(), cores, topology::available().ok()?).hash(&mut hasher);
+    (fingerprint(program)?, cpu(), kernel(), cores, kv::cores::available().ok()?).hash(&mut hasher);
     Some(folder.join(format!("weir/selftest-{:016x}.json", hasher.finish())))
 }
 

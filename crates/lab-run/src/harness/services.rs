@@ -187,7 +187,6 @@ fn find(name: &str) -> Result<PathBuf, Error> {
 mod tests {
     use super::*;
     use lab_data::experiment::{Fresh, Process as Service, Quota};
-    use lab_data::topology;
 
     fn commands(processes: &[(&str, &[&str])]) -> Commands {
         let process = |(part, words): &(&str, &[&str])| Service {
@@ -206,7 +205,7 @@ mod tests {
         let commands = commands(processes);
         let options = Options::of(dir.path().join("weir"), dir.path());
         // Core 0 need not be ours.
-        let core = [topology::available().unwrap()[0]];
+        let core = [kv::cores::available().unwrap()[0]];
         let why = Services::start(&commands, &options, |_| &core, |_| false).err().unwrap().to_string();
         let left: Vec<_> =
             fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();

@@ -13,9 +13,9 @@ mod transport;
 pub(crate) use answers::schedule;
 pub use answers::{ANSWERS, AnswerKind};
 
-use crate::cores::pin;
 use answers::{ABSENT, GOOD, RESET, Then};
 use connection::Connection;
+use kv::cores;
 use request::Request;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -119,7 +119,7 @@ impl Responder {
         let address = state.listener.local_addr()?;
         let thread = thread::spawn(move || {
             let _until = until;
-            core.map_or(Ok(()), pin)?;
+            core.map_or(Ok(()), |core| cores::bind(&[core]))?;
             state.run()
         });
         Ok(Responder { address, certificate, thread, end })

@@ -4,7 +4,6 @@ use crate::support;
 use lab_analysis::findings;
 use lab_data::experiment::Engine;
 use lab_data::results::{Results, Selftest};
-use lab_data::topology;
 use lab_run::harness::{DatabaseOptions, DatabaseServer};
 use lab_run::sampler;
 use rustix::process::{Pid, Signal, kill_process};
@@ -558,7 +557,7 @@ fn a_target_that_is_not_there_is_named() {
 
 #[test]
 fn a_private_postgresql_is_pinned_survives_a_crash_and_leaves_nothing() {
-    let core = topology::available().unwrap()[0];
+    let core = kv::cores::available().unwrap()[0];
     let settings = [("shared_buffers".to_owned(), "16MB".to_owned())].into();
     let options = DatabaseOptions { cores: vec![core], settings, ..DatabaseOptions::default() };
     let mut postgres = DatabaseServer::start(Engine::Postgres, options).unwrap();

@@ -18,10 +18,9 @@ mod observed;
 
 use super::background::{Background, Foreground};
 use super::{Context, Sampler};
-use crate::affinity::bind;
 use connections::{Listeners, choose, places};
 use diag::{Questions, Source};
-use lab_data::topology;
+use kv::cores;
 use observed::{COST_MAX_RATIO, Observed, PERIOD_MAX};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -86,7 +85,7 @@ struct Posts {
 impl Posts {
     /// Those that no part runs on, together; where there are none, each of `busy`.
     fn among(busy: &[usize]) -> Posts {
-        let mut free = topology::available().unwrap_or_default();
+        let mut free = cores::available().unwrap_or_default();
         free.retain(|core| !busy.contains(core));
         let sets = if free.is_empty() { busy.iter().map(|core| vec![*core]).collect() } else { vec![free] };
         Posts { sets, samples: 0 }
@@ -97,7 +96,7 @@ impl Posts {
         let count = self.sets.len();
         if count > 0 && self.samples.is_multiple_of(STAY) && (count > 1 || self.samples == 0) {
             // Where it is not allowed to, the thread stays where the kernel puts it.
-            let _ = bind(&self.sets[self.samples / STAY % count]);
+            let _ = cores::bind(&self.sets[self.samples / STAY % count]);
         }
         self.samples += 1;
     }
