@@ -233,52 +233,29 @@ fn number(field: &mut Option<Figure>, cell: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// What other tables call a column, in lower case and with one `_` for all that is no letter or digit; of several that are there, the first.
+/// What other tables call a column, as [`plain_name`] writes it; of several that are there, the first.
 const OTHER_NAMES: &[(&str, &[&str])] = &[
     ("clients", &["connections", "conns", "concurrency", "users", "vus", "virtual_users"]),
     // Of weir's own table the attempts: the law holds for all of them.
-    (
-        "throughput_rps",
-        &[
-            "attempts_rps",
-            "rps",
-            "req_s",
-            "reqs_s",
-            "req_sec",
-            "requests_s",
-            "requests_sec",
-            "requests_per_second",
-            "requests_per_sec",
-            "throughput_req_s",
-            "qps",
-            "tps",
-            "throughput",
-        ],
-    ),
-    (
-        "latency_ms",
-        &[
-            "mean_ms",
-            "avg_ms",
-            "average_ms",
-            "latency_mean_ms",
-            "mean_latency_ms",
-            "avg_latency_ms",
-            "latency_avg_ms",
-            "average_latency_ms",
-        ],
-    ),
-    ("latency_us", &["latency_us_mean", "mean_us", "avg_us", "mean_latency_us", "avg_latency_us"]),
+    ("throughput_rps", &["attempts_rps", "rps", "req_s", "throughput_req_s", "qps", "tps", "throughput"]),
+    ("latency_ms", &["mean_ms", "latency_mean_ms", "mean_latency_ms"]),
+    ("latency_us", &["latency_us_mean", "mean_us", "mean_latency_us"]),
     ("p50_ms", &["median_ms", "latency_p50_ms"]),
     ("p99_ms", &["latency_p99_ms"]),
     ("workload", &["name", "scenario", "endpoint"]),
 ];
 
-/// The name in lower case, with one `_` for all that is no letter or digit.
+/// The words of a name in lower case with one `_` between them: `Requests per second` is `req_s`, `Avg (ms)` is `mean_ms`.
 fn plain_name(name: &str) -> String {
-    let letters: String =
-        name.chars().map(|of| if of.is_alphanumeric() { of.to_ascii_lowercase() } else { ' ' }).collect();
-    letters.split_whitespace().collect::<Vec<_>>().join("_")
+    let name = name.to_lowercase();
+    let words = name.split(|letter: char| !letter.is_alphanumeric());
+    let words = words.filter(|word| !["", "per"].contains(word)).map(|word| match word {
+        "avg" | "average" => "mean",
+        "reqs" | "requests" => "req",
+        "sec" | "second" => "s",
+        word => word,
+    });
+    words.collect::<Vec<_>>().join("_")
 }
 
 /// The head of a table with the names that are known here: those that `names` gives to columns, then other names of the same.
@@ -437,6 +414,28 @@ mod tests {
             told(&name("client", "a")).contains("there is no `client` here; hint: expected one of: report,")
         );
         assert!(told(&[]).contains("or say which one it is: --columns 'clients=NAME'"));
+    }
+
+    #[test]
+    fn a_column_has_the_names_that_other_tables_give_it() {
+        for (column, names) in [
+            ("clients", "connections conns concurrency users vus virtual_users"),
+            (
+                "throughput_rps",
+                "attempts_rps rps req_s reqs_s req_sec requests_s requests_sec qps tps throughput",
+            ),
+            ("throughput_rps", "requests_per_second requests_per_sec throughput_req_s Req/Sec"),
+            ("latency_ms", "mean_ms avg_ms average_ms latency_mean_ms mean_latency_ms avg_latency_ms"),
+            ("latency_ms", "latency_avg_ms average_latency_ms Avg(ms)"),
+            ("latency_us", "latency_us_mean mean_us avg_us mean_latency_us avg_latency_us"),
+            ("p50_ms", "median_ms latency_p50_ms"),
+            ("p99_ms", "latency_p99_ms"),
+            ("workload", "name scenario endpoint"),
+        ] {
+            for name in names.split(' ') {
+                assert_eq!(renamed(&[name.to_owned()], &[]).unwrap(), [column], "{name}");
+            }
+        }
     }
 
     #[test]
