@@ -3,6 +3,9 @@
 //! A placeholder is a word in braces and nothing else: the braces of JSON and of other configuration are left alone.
 //! One in doubled braces, `{{port}}`, is the text `{port}`, for servers with placeholders of their own.
 
+use regex::{Captures, Regex};
+use std::sync::LazyLock;
+
 /// What may stand in a target's files and commands, and what it stands for.
 pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("dir", "the target's own directory, made for one repetition on the disk of the results"),
@@ -15,42 +18,28 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
 /// What stands before the name of a further port.
 pub const PORT: &str = "port:";
 
+/// A word in doubled braces, or one in braces.
+static WORD: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\{\{([a-z][a-z0-9:_-]*)\}\}|\{([a-z][a-z0-9:_-]*)\}").expect("a constant that parses")
+});
+
 /// Replaces every placeholder of `text` by what `value` says of its name; the error names one it knows nothing of.
 pub fn fill(text: &str, mut value: impl FnMut(&str) -> Option<String>) -> Result<String, String> {
-    let mut filled = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find('{') {
-        filled.push_str(&rest[..start]);
-        rest = &rest[start..];
-        let (text, taken) = match (doubled_at(rest), name_at(rest)) {
-            (Some(name), _) => (format!("{{{name}}}"), name.len() + 4),
-            (None, Some(name)) => (value(name).ok_or_else(|| name.to_owned())?, name.len() + 2),
-            (None, None) => ("{".to_owned(), 1),
-        };
-        filled += &text;
-        rest = &rest[taken..];
-    }
-    filled.push_str(rest);
-    Ok(filled)
+    let mut unknown = None;
+    let filled = WORD.replace_all(text, |found: &Captures| match found.get(1) {
+        Some(doubled) => format!("{{{}}}", doubled.as_str()),
+        None => value(&found[2]).unwrap_or_else(|| {
+            unknown.get_or_insert_with(|| found[2].to_owned());
+            String::new()
+        }),
+    });
+    unknown.map_or(Ok(filled.into_owned()), Err)
 }
 
 /// Whether `name` is a placeholder's.
 pub(super) fn is_known(name: &str) -> bool {
     let further = name.strip_prefix(PORT).is_some_and(|port| !port.is_empty());
     further || PLACEHOLDERS.iter().any(|(known, _)| *known == name && !known.contains(':'))
-}
-
-/// The word in the doubled braces that `text` begins with.
-fn doubled_at(text: &str) -> Option<&str> {
-    let inner = text.strip_prefix('{')?;
-    name_at(inner).filter(|name| inner[name.len() + 2..].starts_with('}'))
-}
-
-/// The word in the braces that `text` begins with.
-fn name_at(text: &str) -> Option<&str> {
-    let (name, _) = text.strip_prefix('{')?.split_once('}')?;
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ":_-".contains(c);
-    (name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(fits)).then_some(name)
 }
 
 #[cfg(test)]
