@@ -6,6 +6,7 @@ pub mod clock;
 pub mod cores;
 pub mod counters;
 mod error;
+mod named_enum;
 pub mod proto;
 pub mod queue_meter;
 mod text;

@@ -270,88 +270,53 @@ pub struct Resource {
     pub within: Vec<String>,
 }
 
-/// What limits a system, in the field's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Limit {
-    /// Cores of the server.
-    ServerCpu,
-    /// The processor time that a quota leaves the server.
-    ServerQuota,
-    /// The threads that serve connections, busy with something else than computing.
-    ServerWorkers,
-    /// A lock in the server.
-    ServerLock,
-    /// Sessions of the store.
-    Pool,
-    /// Cores of the database.
-    DatabaseCpu,
-    /// The processor time that a quota leaves the database.
-    DatabaseQuota,
-    /// Rows that others are changing.
-    RowLock,
-    /// Commits that wait until the log is on the disk.
-    CommitPath,
-    /// Bytes a second to or from a disk, or a cap on them.
-    Bandwidth,
-    /// Pages that have to be read from a disk.
-    Reads,
-    /// Bytes a second of a link.
-    Network,
-    /// The load generator.
-    Generator,
-    /// A resource without a name of its own, as a station of a simulated target.
-    Other,
-    /// One thread, which computes all of the time.
-    OneThread,
-    /// Answers in two parts, of which the second waits for the acknowledgement of the first.
-    DelayedAck,
-    /// A time that passes: a sleep or a timer.
-    Timer,
-    /// Another service.
-    Downstream,
-    /// Connections that the server has not accepted yet.
-    AcceptQueue,
-    /// A disk, for whatever it is used.
-    Disk,
-    /// Times in which all threads stand still, as for a garbage collector.
-    Pauses,
-}
-
-impl Limit {
-    /// All of them, in their order, and what the report calls them.
-    const NAMES: [(Limit, &str); 21] = [
-        (Limit::ServerCpu, "server CPU"),
-        (Limit::ServerQuota, "server CPU (quota)"),
-        (Limit::ServerWorkers, "server workers"),
-        (Limit::ServerLock, "server lock"),
-        (Limit::Pool, "connection pool"),
-        (Limit::DatabaseCpu, "database CPU"),
-        (Limit::DatabaseQuota, "database CPU (quota)"),
-        (Limit::RowLock, "database row lock"),
-        (Limit::CommitPath, "commit path"),
-        (Limit::Bandwidth, "device bandwidth"),
-        (Limit::Reads, "device reads"),
-        (Limit::Network, "network"),
-        (Limit::Generator, "generator"),
-        (Limit::Other, "other"),
-        (Limit::OneThread, "one thread"),
-        (Limit::DelayedAck, "delayed acknowledgement"),
-        (Limit::Timer, "sleep or timer"),
-        (Limit::Downstream, "downstream service"),
-        (Limit::AcceptQueue, "accept queue"),
-        (Limit::Disk, "disk"),
-        (Limit::Pauses, "pauses of all threads"),
-    ];
-
-    /// All of them, in their order.
-    pub fn all() -> impl Iterator<Item = Limit> {
-        Limit::NAMES.into_iter().map(|(limit, _)| limit)
-    }
-
-    /// In the report: `connection pool`.
-    pub fn name(self) -> &'static str {
-        Limit::NAMES[self as usize].1
+kv::named_enum! {
+    /// What limits a system, in the field's words.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Limit {
+        /// Cores of the server.
+        ServerCpu = "server CPU",
+        /// The processor time that a quota leaves the server.
+        ServerQuota = "server CPU (quota)",
+        /// The threads that serve connections, busy with something else than computing.
+        ServerWorkers = "server workers",
+        /// A lock in the server.
+        ServerLock = "server lock",
+        /// Sessions of the store.
+        Pool = "connection pool",
+        /// Cores of the database.
+        DatabaseCpu = "database CPU",
+        /// The processor time that a quota leaves the database.
+        DatabaseQuota = "database CPU (quota)",
+        /// Rows that others are changing.
+        RowLock = "database row lock",
+        /// Commits that wait until the log is on the disk.
+        CommitPath = "commit path",
+        /// Bytes a second to or from a disk, or a cap on them.
+        Bandwidth = "device bandwidth",
+        /// Pages that have to be read from a disk.
+        Reads = "device reads",
+        /// Bytes a second of a link.
+        Network = "network",
+        /// The load generator.
+        Generator = "generator",
+        /// A resource without a name of its own, as a station of a simulated target.
+        Other = "other",
+        /// One thread, which computes all of the time.
+        OneThread = "one thread",
+        /// Answers in two parts, of which the second waits for the acknowledgement of the first.
+        DelayedAck = "delayed acknowledgement",
+        /// A time that passes: a sleep or a timer.
+        Timer = "sleep or timer",
+        /// Another service.
+        Downstream = "downstream service",
+        /// Connections that the server has not accepted yet.
+        AcceptQueue = "accept queue",
+        /// A disk, for whatever it is used.
+        Disk = "disk",
+        /// Times in which all threads stand still, as for a garbage collector.
+        Pauses = "pauses of all threads",
     }
 }
 

@@ -1,8 +1,6 @@
 //! Why requests fail, by class.
 
-use super::named_enum::named_enum;
-
-named_enum! {
+kv::named_enum! {
     /// Why an attempt failed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {

@@ -5,7 +5,6 @@
 //! say what is asked for of keys and values, `http_request` (with `variables`, `values` and `statuses`) of a URL, `dialect`, `request` and `answer` what that is on the wire, `client` (of HTTP/2 `http2`) and `reactor` move it, `verify`,
 //! `staleness` and `linearizability` look at what was read, `recorder` counts, `measure` holds the window; `workers` divides it all among several processes.
 
-mod named_enum;
 mod plan;
 mod workload;
 mod mix;

@@ -3,8 +3,7 @@
 //! Knows neither keys nor bytes on the wire, only that a step's key may be that of the entry's first step.
 
 use super::distribution::Distribution;
-use super::named_enum::named_enum;
-use kv::named;
+use kv::{named, named_enum};
 use std::fmt;
 use std::str::FromStr;
 

@@ -78,7 +78,8 @@ impl TryFrom<String> for LimitVerdict {
         let words = text.trim();
         let shared = words.strip_prefix("shared:");
         let names: Vec<&str> = shared.unwrap_or(words).split('+').map(str::trim).collect();
-        let limits: BTreeSet<Limit> = Limit::all().filter(|limit| names.contains(&limit.name())).collect();
+        let limits: BTreeSet<Limit> =
+            Limit::ALL.into_iter().filter(|limit| names.contains(&limit.name())).collect();
         match words {
             "none" => Ok(LimitVerdict::Nothing),
             "fast-fail" => Ok(LimitVerdict::FastFail),
@@ -87,7 +88,7 @@ impl TryFrom<String> for LimitVerdict {
                 Ok(LimitVerdict::Limits(limits))
             }
             _ => {
-                let names: Vec<&str> = Limit::all().map(Limit::name).collect();
+                let names: Vec<&str> = Limit::ALL.iter().map(|limit| limit.name()).collect();
                 Err(Error::input(format_args!("expect `{text}` is nothing that can be found")).hint(
                     format_args!("use none, fast-fail, {}, or shared: A + B of these", names.join(", ")),
                 ))
@@ -132,7 +133,7 @@ mod tests {
             assert_eq!(expected.to_string(), text);
             assert_eq!(LimitVerdict::try_from(text.to_owned()), Ok(expected));
         }
-        for limit in Limit::all() {
+        for limit in Limit::ALL {
             assert_eq!(LimitVerdict::try_from(limit.name().to_owned()), Ok(limits([limit])));
         }
         for wrong in [

@@ -29,27 +29,18 @@ impl SelftestReport {
     }
 }
 
-/// How a check ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CheckOutcome {
-    /// What was measured is within the bound.
-    Pass,
-    /// It is not.
-    Fail,
-    /// Nothing could be measured, or it does not count.
-    #[default]
-    NotChecked,
-}
-
-impl CheckOutcome {
-    /// As people read it.
-    pub fn name(self) -> &'static str {
-        match self {
-            CheckOutcome::Pass => "pass",
-            CheckOutcome::Fail => "fail",
-            CheckOutcome::NotChecked => "not checked",
-        }
+crate::named_enum! {
+    /// How a check ended.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum CheckOutcome {
+        /// What was measured is within the bound.
+        Pass = "pass",
+        /// It is not.
+        Fail = "fail",
+        /// Nothing could be measured, or it does not count.
+        #[default]
+        NotChecked = "not checked",
     }
 }
 
