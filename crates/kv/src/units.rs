@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// A length of time, written `250us`, `500ms`, `1.5s`, `2m` or `1h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
 impl Span {

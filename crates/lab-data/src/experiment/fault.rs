@@ -5,60 +5,36 @@
 use super::check::{Checked, is_not_zero, is_one_of};
 use super::{DATABASE, Experiment, GENERATOR, LINK, SERVER, Subject, Target};
 use crate::ensure;
-use kv::named;
 use kv::units::Span;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// A way to break a part of the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub enum FaultKind {
-    /// It is killed with SIGKILL, and started again.
-    Kill,
-    /// It is stopped with SIGSTOP, and goes on.
-    Pause,
-    /// It is asked to end, and started again.
-    Restart,
-    /// Its writes to files fail as on a full disk.
-    DiskFull,
-    /// Its flushes fail.
-    FlushFails,
-    /// It runs for a tenth of the time.
-    Slow,
-    /// Nothing comes through to it or from it; nobody is told.
-    Partition,
+kv::named_enum! {
+    /// A way to break a part of the target.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum FaultKind {
+        /// It is killed with SIGKILL, and started again.
+        Kill = "kill",
+        /// It is stopped with SIGSTOP, and goes on.
+        Pause = "pause",
+        /// It is asked to end, and started again.
+        Restart = "restart",
+        /// Its writes to files fail as on a full disk.
+        DiskFull = "disk_full",
+        /// Its flushes fail.
+        FlushFails = "flush_fails",
+        /// It runs for a tenth of the time.
+        Slow = "slow",
+        /// Nothing comes through to it or from it; nobody is told.
+        Partition = "partition",
+    }
 }
 
-/// Every kind with its name in files.
-pub const FAULTS: [(&str, FaultKind); 7] = [
-    ("kill", FaultKind::Kill),
-    ("pause", FaultKind::Pause),
-    ("restart", FaultKind::Restart),
-    ("disk_full", FaultKind::DiskFull),
-    ("flush_fails", FaultKind::FlushFails),
-    ("slow", FaultKind::Slow),
-    ("partition", FaultKind::Partition),
-];
-
 impl FaultKind {
-    /// Its name in files.
-    pub fn name(self) -> &'static str {
-        FAULTS[self as usize].0
-    }
-
     /// Whether the process must be started with a library that can break its disk.
     fn is_of_disk(self) -> bool {
         matches!(self, FaultKind::DiskFull | FaultKind::FlushFails)
-    }
-}
-
-impl TryFrom<String> for FaultKind {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<FaultKind, String> {
-        let found = named(&FAULTS, |(name, _)| name, &name).map(|(_, kind)| *kind);
-        found.map_err(|known| format!("unknown fault `{name}`; expected one of: {known}"))
     }
 }
 
@@ -74,7 +50,7 @@ pub struct Fault {
     /// When, from the beginning of the window.
     pub at: Span,
     /// For how long.
-    #[serde(rename = "for", default = "zero")]
+    #[serde(rename = "for", default)]
     pub length: Span,
     /// After which time it happens again, until the window ends; `None`: never.
     pub every: Option<Span>,
@@ -82,10 +58,6 @@ pub struct Fault {
 
 fn server() -> String {
     SERVER.to_owned()
-}
-
-fn zero() -> Span {
-    Span(Duration::ZERO)
 }
 
 impl Fault {
@@ -229,8 +201,9 @@ mod tests {
         let fault = &experiment.faults[0];
         assert_eq!(fault.times(experiment.window.0), [1, 4, 7].map(Duration::from_secs));
         assert!(!experiment.cuts_off("database") && !experiment.breaks_disk("database"));
-        for (name, kind) in FAULTS {
-            assert_eq!((kind.name(), FaultKind::try_from(name.to_owned())), (name, Ok(kind)));
+        for kind in FaultKind::ALL {
+            let read: FaultKind = serde_json::from_value(kind.name().into()).unwrap();
+            assert_eq!(read, kind);
         }
     }
 
@@ -239,7 +212,7 @@ mod tests {
         for (fault, expected) in [
             (
                 "kind = \"explode\"\nat = \"1s\"",
-                "unknown fault `explode`; expected one of: kill, pause, restart, ",
+                "unknown variant `explode`, expected one of `kill`, `pause`, `restart`, ",
             ),
             ("kind = \"kill\"\npart = \"redis\"\nat = \"1s\"", "fault.part `redis` is unknown"),
             ("kind = \"kill\"\npart = \"generator\"\nat = \"1s\"", "fault.part `generator` is unknown"),

@@ -12,7 +12,7 @@ mod placeholder;
 mod sections;
 mod target;
 
-pub use fault::{FAULTS, Fault, FaultKind};
+pub use fault::{Fault, FaultKind};
 pub use interventions::{INTERVENTIONS, Interventions, interventions_of};
 pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};

@@ -6,6 +6,7 @@
 use super::files::cannot_write;
 use super::process::{Process, complete};
 use kv::Error;
+use lab_data::experiment::FaultKind;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -22,20 +23,13 @@ const DELAY: &str = "WEIR_FLUSH_DELAY_US";
 /// The file that it looks into.
 const SWITCH: &str = "WEIR_DISK_SWITCH";
 
-/// Which byte of that file does what.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Switch {
-    /// Writes fail.
-    Full,
-    /// Flushes fail.
-    FlushFails,
-}
-
-/// Turns the disk of `process` bad or good again.
-pub(super) fn set(process: &Process, switch: Switch, on: bool) -> Result<(), Error> {
+/// Turns the disk of `process` bad in one of both ways, or good again.
+pub(super) fn set(process: &Process, kind: FaultKind, on: bool) -> Result<(), Error> {
     let path = process.variable(SWITCH).unwrap_or_default();
     let file = OpenOptions::new().write(true).open(&path);
-    let written = file.and_then(|file| file.write_all_at(&[u8::from(on)], switch as u64));
+    // By the first byte of that file writes fail, by the second flushes.
+    let place = u64::from(kind == FaultKind::FlushFails);
+    let written = file.and_then(|file| file.write_all_at(&[u8::from(on)], place));
     written.map_err(|error| cannot_write(&path, error))
 }
 
@@ -127,11 +121,11 @@ mod tests {
         assert_eq!(wrote(&mut shell, "a"), "0");
         // It runs, so its libraries are loaded.
         verify(&shell).unwrap();
-        for switch in [Switch::Full, Switch::FlushFails] {
-            set(&shell, switch, true).unwrap();
-            assert_eq!(wrote(&mut shell, "b"), "1", "{switch:?}");
-            set(&shell, switch, false).unwrap();
-            assert_eq!(wrote(&mut shell, "b"), "0", "{switch:?}");
+        for kind in [FaultKind::DiskFull, FaultKind::FlushFails] {
+            set(&shell, kind, true).unwrap();
+            assert_eq!(wrote(&mut shell, "b"), "1", "{kind:?}");
+            set(&shell, kind, false).unwrap();
+            assert_eq!(wrote(&mut shell, "b"), "0", "{kind:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! In a thread beside the load generator, from the opening of its window on. Processes are killed, stopped and started again, the disk
 //! under them fails, and links before them carry nothing. What is still broken when the generator has reported is mended then.
 
-use super::disk::{self, Switch};
+use super::disk;
 use super::process::Process;
 use kv::Error;
 use lab_data::experiment::{Fault, FaultKind, LINK, SERVER};
@@ -134,8 +134,7 @@ impl Breaker<'_, '_> {
                 self.slow.retain(|slow| *slow != due.process);
                 process.signal_tree(Signal::CONT);
             }
-            (FaultKind::DiskFull, is_full) => disk::set(process, Switch::Full, is_full)?,
-            (FaultKind::FlushFails, fails) => disk::set(process, Switch::FlushFails, fails)?,
+            (kind @ (FaultKind::DiskFull | FaultKind::FlushFails), _) => disk::set(process, kind, is_broken)?,
         }
         Ok(())
     }
