@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::listen;
 use std::collections::VecDeque;
 use std::io::{self, BufRead, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,19 +24,6 @@ const HELD_MAX: usize = 64 << 10;
 /// The line that is answered with the account.
 const STATS: &str = "stats";
 
-/// What to be.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Where to listen; port 0 takes a free one.
-    pub listen: SocketAddr,
-    /// Where to go on to.
-    pub to: SocketAddr,
-    /// Most bytes a second in each direction, over all connections; `None`: no limit.
-    pub bytes_per_sec: Option<f64>,
-    /// How long all bytes take, in each direction.
-    pub delay: Duration,
-}
-
 /// What all connections share.
 struct Link {
     to: SocketAddr,
@@ -47,21 +34,23 @@ struct Link {
     down: Mutex<Wire>,
 }
 
-/// Carries on until `questions` end. `listening` is told where, once; `answer` gets the account for every line `stats` of
-/// `questions`.
+/// Carries on to `to` until `questions` end, at most so many bytes a second in each direction over all connections, each `delay` late.
+/// `listening` is told where, once; `answer` gets the account for every line `stats` of `questions`.
 pub fn run(
-    options: &Options,
+    to: SocketAddr,
+    bytes_per_sec: Option<f64>,
+    delay: Duration,
     questions: impl BufRead + Send + 'static,
     listening: impl FnOnce(SocketAddr),
     mut answer: impl FnMut(&LinkAccount),
 ) -> io::Result<()> {
-    let listener = TcpListener::bind(options.listen)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     // Once more: the standard library has 128 places.
     listen(&listener, BACKLOG)?;
     listening(listener.local_addr()?);
-    let wire = Wire::new(options.bytes_per_sec, options.delay);
+    let wire = Wire::new(bytes_per_sec, delay);
     let (up, down) = (Mutex::new(wire.clone()), Mutex::new(wire));
-    let link = Arc::new(Link { to: options.to, began: Instant::now(), up, down });
+    let link = Arc::new(Link { to, began: Instant::now(), up, down });
     // `None` is a question; how it went, the end.
     let (asking, events) = mpsc::channel();
     let (ending, accepting) = (asking.clone(), Arc::clone(&link));
