@@ -92,14 +92,21 @@ pub struct Workload {
     pub limit: Option<LatencyLimit>,
 }
 
+/// The flags of `weir load` that the lab adds, unless a workload has its own.
+const ADDED: [&str; 5] = ["--clients", "--threads", "--warmup", "--window", "--seed"];
+
 impl Workload {
-    /// What stands after `weir load`, of a target at `base`.
-    pub fn asks(&self, bases: &[impl AsRef<str>]) -> Vec<String> {
+    /// What stands after `weir`, before the workload's own flags, of a target at `bases`. `values` are those of the flags that the lab
+    /// adds: clients, threads, warm-up, window and seed.
+    pub fn asks(&self, bases: &[impl AsRef<str>], values: &[String; ADDED.len()]) -> Vec<String> {
         let path = self.url.as_deref().unwrap_or_default();
         let urls = bases.iter().map(|base| format!("{}{path}", base.as_ref()));
         let named = ["--workload", self.of_load()].map(str::to_owned);
         let named = named.into_iter().filter(|_| self.url.is_none());
-        ["load".to_owned()].into_iter().chain(urls).chain(named).collect()
+        let added = ADDED.into_iter().zip(values).filter(|(flag, _)| !self.has_flag(flag));
+        let added = added.flat_map(|(flag, value)| [flag.to_owned(), value.clone()]);
+        let all = ["load".to_owned()].into_iter().chain(urls).chain(named);
+        all.chain(["--events".to_owned()]).chain(added).collect()
     }
 
     /// What `weir load` calls it.
@@ -109,7 +116,11 @@ impl Workload {
 
     /// Whether it sends at a rate, whatever the answers.
     pub fn is_open(&self) -> bool {
-        self.args.iter().any(|arg| arg.split('=').next() == Some("--rate"))
+        self.has_flag("--rate")
+    }
+
+    fn has_flag(&self, flag: &str) -> bool {
+        self.args.iter().any(|arg| arg.split('=').next() == Some(flag))
     }
 }
 

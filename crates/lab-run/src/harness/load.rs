@@ -168,19 +168,10 @@ impl<'a> Run<'a> {
     fn command(&self) -> Command {
         let Planned { workload, level, length, change, .. } = *self.planned;
         let mut command = Command::new(&self.options.program);
-        command.args(workload.asks(self.urls)).arg("--events");
         let threads = (self.cores.len() as u64).clamp(1, u64::from(level));
-        for (flag, value) in [
-            ("--clients", level.to_string()),
-            ("--threads", threads.to_string()),
-            ("--warmup", length.warmup.to_string()),
-            ("--window", self.window().to_string()),
-            ("--seed", self.seed.to_string()),
-        ] {
-            if !workload.args.iter().any(|arg| arg.split('=').next() == Some(flag)) {
-                command.args([flag, &value]);
-            }
-        }
+        let (level, threads, seed) = (level.to_string(), threads.to_string(), self.seed.to_string());
+        let (warmup, window) = (length.warmup.to_string(), self.window().to_string());
+        command.args(workload.asks(self.urls, &[level, threads, warmup, window, seed]));
         if length.adaptive.is_some() {
             command.args(["--bin", &BIN.to_string()]);
         }

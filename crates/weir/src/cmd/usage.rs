@@ -91,14 +91,10 @@ pub(super) fn check_commands(experiment: &Experiment) -> Result<(), Error> {
         }
         for workload in experiment.workloads_of(subject) {
             let at = |why: Error| why.at(of_target(subject.name.as_deref(), &workload.name));
-            let load = workload.asks(&["http://127.0.0.1:1"]);
             // With the flags that the lab adds: what cannot be beside them would fail in each trial.
-            let added = ["--clients=1", "--threads=1", "--warmup=1s", "--window=1s", "--seed=1"];
-            let name = |flag: &str| flag.split('=').next().unwrap_or_default().to_owned();
-            let is_given = |flag: &&str| workload.args.iter().any(|arg| name(arg) == name(flag));
-            let added = added.into_iter().filter(|flag| !is_given(flag)).chain(["--events"]);
-            let load: Vec<&str> = load.iter().map(String::as_str).chain(added).collect();
-            check(&load, &workload.args).map_err(at)?;
+            let values = ["1", "1", "1s", "1s", "1"].map(str::to_owned);
+            let load = workload.asks(&["http://127.0.0.1:1"], &values);
+            check(&load.iter().map(String::as_str).collect::<Vec<_>>(), &workload.args).map_err(at)?;
             let Target::Weir { args, .. } = &subject.target else { continue };
             let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();
             // Only then can the server be made slower while it runs.
