@@ -15,7 +15,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 pub(crate) fn ask(method: &str, url: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
     let mut answer = Vec::new();
     send(method, url, path, timeout)?.take(BYTES_MAX).read_to_end(&mut answer)?;
-    let end = memchr::memmem::find(&answer, b"\r\n\r\n");
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
     let (Some(end), Some(status)) = (end, status(&answer)) else {
         return Err(io::Error::other(format!("{url}{path} did not answer in HTTP")));
     };

@@ -2,7 +2,6 @@
 
 use kv::Error;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
 /// Below those that Linux gives to clients and to whoever asks for any: a port that a restarted server has left for a
@@ -21,11 +20,7 @@ pub fn free_ports(count: usize) -> Result<Vec<u16>, Error> {
 pub(super) fn free_ports_at(addresses: &[Ipv4Addr], count: usize) -> Result<Vec<u16>, Error> {
     // Whoever looks at the same time begins elsewhere.
     let first = RandomState::new().hash_one(std::process::id()) as usize % PORTS.len();
-    let listen = |port: u16| addresses.iter().map(|at| TcpListener::bind((*at, port))).collect();
-    let is_free = |port: &u16| -> bool {
-        let held: io::Result<Vec<TcpListener>> = listen(*port);
-        held.is_ok()
-    };
+    let is_free = |port: &u16| addresses.iter().all(|at| TcpListener::bind((*at, *port)).is_ok());
     let ports: Vec<u16> = PORTS.cycle().skip(first).take(PORTS.len()).filter(is_free).take(count).collect();
     if ports.len() < count {
         return Err(Error::new(format_args!(

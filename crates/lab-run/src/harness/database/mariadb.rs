@@ -9,7 +9,6 @@ use std::process::Command;
 pub(super) const PRODUCT: Product = Product {
     engine: Engine::MariaDb,
     name: "MariaDB",
-    short: "mariadb",
     scheme: "mysql",
     users: &["mysql", "nobody"],
     ends_with: Signal::TERM,

@@ -82,10 +82,8 @@ fn part_of(node: usize) -> String {
 #[derive(Debug)]
 struct Product {
     engine: Engine,
-    /// What it calls itself.
+    /// What it calls itself; its files and processes are called so, too.
     name: &'static str,
-    /// What its files and processes are called.
-    short: &'static str,
     scheme: &'static str,
     /// Whom it runs as if we are root, who may not run databases: the first there is.
     users: &'static [&'static str],
@@ -133,8 +131,8 @@ impl DatabaseServer {
             Engine::MariaDb => &mariadb::PRODUCT,
         };
         let account = account(product)?;
-        let dir = private_dir(product.short, &options.parents, account.as_ref())?;
-        let log = options.log.clone().unwrap_or_else(|| dir.path().join(format!("{}.log", product.short)));
+        let dir = private_dir(product.name, &options.parents, account.as_ref())?;
+        let log = options.log.clone().unwrap_or_else(|| dir.path().join(format!("{}.log", product.name)));
         let mut server = DatabaseServer { process: None, dir, account, options, log, port: 0, product };
         complete(&mut (product.install)(&server)?, "cannot make a data directory")?;
         on_free_ports(|| {
@@ -295,7 +293,7 @@ fn write(path: &Path, text: &str, account: Option<&Account>) -> Result<(), Error
 }
 
 /// Whom the server runs as. `None`: as we are.
-fn account(Product { short, users, .. }: &Product) -> Result<Option<Account>, Error> {
+fn account(Product { name, users, .. }: &Product) -> Result<Option<Account>, Error> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
@@ -303,7 +301,7 @@ fn account(Product { short, users, .. }: &Product) -> Result<Option<Account>, Er
         .map_err(|error| Error::new(format_args!("cannot read /etc/passwd: {error}")))?;
     users.iter().find_map(|user| find_account(&known, user)).map(Some).ok_or_else(|| {
         let users = users.join(" or ");
-        Error::new(format_args!("{short} does not run as root, and there is no user {users}"))
+        Error::new(format_args!("{name} does not run as root, and there is no user {users}"))
             .hint("run this as another user")
     })
 }

@@ -11,7 +11,6 @@ use std::process::Command;
 pub(super) const PRODUCT: Product = Product {
     engine: Engine::Postgres,
     name: "PostgreSQL",
-    short: "postgres",
     scheme: "postgres",
     users: &["postgres", "nobody"],
     // The fast shutdown: sessions are cut, everything is written.
