@@ -6,7 +6,7 @@ use crate::sampler::{Stat, descendants, processes};
 use kv::proto::LISTENING;
 use kv::{Error, cores};
 use lab_data::experiment::SERVER;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -148,13 +148,6 @@ impl Process {
         let below = descendants(self.pid()).into_iter().skip(1);
         let all: Vec<u32> = [self.pid()].into_iter().chain(below).collect();
         all.into_iter().for_each(|pid| kill(pid, signal));
-    }
-
-    /// Sends `signal` to it and to what it has started that made no session of its own.
-    pub(super) fn signal_group(&self, signal: Signal) {
-        if let Some(group) = Pid::from_raw(self.pid().cast_signed()) {
-            let _ = kill_process_group(group, signal);
-        }
     }
 
     /// What it was started with in the environment variable `name`.

@@ -5,7 +5,7 @@ use crate::cassandra::{MIXED, check_at, check_until, keyspace, writes_of};
 use crate::proxies::Proxy;
 use crate::support::{Server, count, is_long, until};
 use lab_run::harness::{CassandraCluster, DatabaseOptions};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -28,6 +28,11 @@ fn cluster(parameters: &str) -> (CassandraCluster, [Server; 2]) {
     let url = cluster.keyspace("weir").unwrap() + parameters;
     let servers = [(); 2].map(|()| Server::start(&url, &["--store-timeout", "10s"]));
     (cluster, servers)
+}
+
+fn signal(cluster: &CassandraCluster, node: usize, signal: Signal) {
+    let node = Pid::from_raw(cluster.pid(node).unwrap().cast_signed()).unwrap();
+    kill_process(node, signal).unwrap();
 }
 
 /// Waits until so many more operations are over.
@@ -56,15 +61,15 @@ fn break_nodes(cluster: &mut CassandraCluster, over: &AtomicU64, kills: usize, k
         cluster.restart(node).unwrap();
         calm(CALM);
         let other = (round + 1) % 3;
-        cluster.signal(other, Signal::STOP);
+        signal(cluster, other, Signal::STOP);
         thread::sleep(PAUSE);
-        cluster.signal(other, Signal::CONT);
+        signal(cluster, other, Signal::CONT);
     }
     for round in 0..kills_of_all {
         say(&format!("{kills} nodes killed, {kills} paused, {round} times all killed"));
         calm(CALM);
         (0..3).for_each(|node| cluster.kill(node));
-        cluster.restart_all().unwrap();
+        (0..3).for_each(|node| cluster.restart(node).unwrap());
     }
     calm(CALM);
 }
@@ -100,9 +105,9 @@ fn reads_of_one_node_are_found_to_be_stale() {
             let _done = Done(&is_done);
             for node in [0, 1, 2] {
                 // What it missed meanwhile comes some time after it goes on.
-                cluster.signal(node, Signal::STOP);
+                signal(&cluster, node, Signal::STOP);
                 thread::sleep(PAUSE);
-                cluster.signal(node, Signal::CONT);
+                signal(&cluster, node, Signal::CONT);
                 let enough = over.load(Relaxed) + CALM;
                 until("the cluster serves", || over.load(Relaxed) > enough);
             }

@@ -7,7 +7,7 @@ use crate::support::{Server, is_long, postgres, until, weir};
 use kv::proto::LinearizabilityReport;
 use lab_run::harness::{Cluster, DatabaseOptions, DatabaseServer};
 use load::{Check, Plan};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -30,6 +30,12 @@ fn leader(cluster: &Cluster) -> usize {
         found.is_some()
     });
     found.unwrap()
+}
+
+/// Stops the Patroni of a node, or lets it go on. Its PostgreSQL is in another group, and does not know that it is replaced.
+fn signal_patroni(cluster: &Cluster, node: usize, signal: Signal) {
+    let group = Pid::from_raw(cluster.pid(node).unwrap().cast_signed()).unwrap();
+    kill_process_group(group, signal).unwrap();
 }
 
 /// What was seen while the leader was killed.
@@ -171,7 +177,7 @@ fn a_replaced_leader_that_runs_on_is_left() {
         });
     };
     acknowledge(WRITES);
-    cluster.stop_patroni(old, true);
+    signal_patroni(&cluster, old, Signal::STOP);
     until("another node leads", || cluster.leader().is_some_and(|node| node != old));
     let is_primary = cluster.query(old, "postgres", "SELECT NOT pg_is_in_recovery()").unwrap();
     assert_eq!(is_primary, [["t"]], "the old one still takes itself for the leader");
@@ -180,7 +186,7 @@ fn a_replaced_leader_that_runs_on_is_left() {
     let new = leader(&cluster);
     let owners = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'weir owner %'";
     assert_eq!(cluster.query(new, "postgres", owners).unwrap(), [["1"]]);
-    cluster.stop_patroni(old, false);
+    signal_patroni(&cluster, old, Signal::CONT);
 }
 
 /// As above, and another server owns the store of the new leader.
@@ -191,7 +197,7 @@ fn a_replaced_leader_that_runs_on_answers_no_old_read() {
     let old = leader(&cluster);
     let first = Server::start(&cluster.url_of("postgres"), &[]);
     assert_eq!(first.client().put("/kv/a", b"old").status, 201);
-    cluster.stop_patroni(old, true);
+    signal_patroni(&cluster, old, Signal::STOP);
     until("another node leads", || cluster.leader().is_some_and(|node| node != old));
     let second = Server::start(&cluster.url_of("postgres"), &["--standby"]);
     until("the second one owns the store", || second.client().put("/kv/a", b"new").status == 204);
@@ -202,7 +208,7 @@ fn a_replaced_leader_that_runs_on_answers_no_old_read() {
         assert_ne!(client.get("/kv/a").text(), "old");
         client.get("/readyz").status != 200
     });
-    cluster.stop_patroni(old, false);
+    signal_patroni(&cluster, old, Signal::CONT);
 }
 
 /// The tests above can fail.

@@ -122,22 +122,9 @@ impl CassandraCluster {
         }
     }
 
-    /// Sends a signal to a node, as SIGSTOP.
-    pub fn signal(&self, node: usize, signal: Signal) {
-        if let Some(process) = &self.nodes[node] {
-            process.signal_tree(signal);
-        }
-    }
-
     /// Starts a node that was killed again, and waits until all see each other.
     pub fn restart(&mut self, node: usize) -> Result<(), Error> {
         self.run(node..node + 1)
-    }
-
-    /// Starts all nodes that are away; the seed first, without which no other finds its peers.
-    pub fn restart_all(&mut self) -> Result<(), Error> {
-        self.run(0..1)?;
-        self.run(1..self.nodes.len())
     }
 
     /// Where clients reach a node.

@@ -121,11 +121,9 @@ impl Cluster {
         SocketAddr::from(([127, 0, 0, 1], self.ports[NODES + node]))
     }
 
-    /// Stops the Patroni of a node, or lets it go on. Its PostgreSQL runs and does not know that it is replaced.
-    pub fn stop_patroni(&self, node: usize, is_stopped: bool) {
-        if let Some(patroni) = &self.nodes[node] {
-            patroni.signal_group(if is_stopped { Signal::STOP } else { Signal::CONT });
-        }
+    /// The process id of the Patroni of a node, and the id of its group; `None` while it is away.
+    pub fn pid(&self, node: usize) -> Option<u32> {
+        self.nodes[node].as_ref().map(Process::pid)
     }
 
     /// The node that its Patroni, or that of another one, says leads; `None` while there is none.
