@@ -73,7 +73,6 @@ impl<S: Stream> Connection<S> {
                     if self.scratch.capacity() > KEY_BYTES_MAX {
                         self.scratch = Vec::new();
                     }
-                    self.wire.flush().await?;
                     self.wire.fill_head().await?;
                     continue;
                 }
@@ -110,9 +109,6 @@ impl<S: Stream> Connection<S> {
 
     /// Parses the next head and answers it at once where that is possible.
     fn next_task(&mut self) -> Task {
-        if self.wire.input.is_empty() {
-            return Task::Incomplete;
-        }
         let mut slots = Slots::default();
         let Shared { options, .. } = &*self.wire.worker.shared;
         let head = match request::parse(&self.wire.input, &Limits::USUAL, &mut slots) {

@@ -206,8 +206,9 @@ impl<S: Stream> Wire<S> {
         }
     }
 
-    /// Waits for more of a head.
+    /// Sends the answers so far and waits for more of a head.
     pub(super) async fn fill_head(&mut self) -> Result<(), End> {
+        self.flush().await?;
         let head_timeout = self.worker.shared.options.head_timeout;
         if self.input.is_empty() {
             match self.fill(self.timeout.until(self.idle), true).await {

@@ -56,7 +56,6 @@ impl<S: Stream> Connection<S> {
     async fn serve(&mut self) -> Result<(), End> {
         loop {
             let Some((request, call)) = self.next_call() else {
-                self.wire.flush().await?;
                 self.wire.fill_head().await?;
                 continue;
             };
@@ -72,9 +71,6 @@ impl<S: Stream> Connection<S> {
 
     /// What the next head asks for, or the reply to a request that cannot be served; `None`: there is no whole head yet.
     fn next_call(&mut self) -> Option<(Request, Result<Call, Reply>)> {
-        if self.wire.input.is_empty() {
-            return None;
-        }
         let mut slots = Slots::default();
         let head = match request::parse(&self.wire.input, &Limits::USUAL, &mut slots) {
             Ok(head) => head?,

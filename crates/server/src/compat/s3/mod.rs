@@ -79,7 +79,6 @@ impl<S: Stream> S3Connection<S> {
     async fn serve(&mut self) -> Result<(), End> {
         loop {
             let Some((request, asked)) = self.next_request() else {
-                self.wire.flush().await?;
                 self.wire.fill_head().await?;
                 continue;
             };
@@ -98,9 +97,6 @@ impl<S: Stream> S3Connection<S> {
 
     /// What the next head asks for, or why that is refused; `None`: there is no whole head yet.
     fn next_request(&mut self) -> Option<(Request, Result<Box<Asked>, Failure>)> {
-        if self.wire.input.is_empty() {
-            return None;
-        }
         let mut slots = Slots::default();
         let head = match head::parse(&self.wire.input, &Limits::USUAL, &mut slots) {
             Ok(head) => head?,
