@@ -98,28 +98,18 @@ impl<'b> Meaning<'b> {
 
 /// The value of the first field called `name`, in any case.
 pub(super) fn find<'b>(fields: &[Header<'b>], name: &str) -> Option<&'b [u8]> {
-    fields
-        .iter()
-        .find(|field| field.name.len() == name.len() && field.name.eq_ignore_ascii_case(name))
-        .map(|field| field.value)
+    fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
 }
 
 /// A `Content-Length`: digits and nothing else. What one reader takes for a number and another does not, smuggles.
 fn length(value: &[u8]) -> Result<u64, Reject> {
-    if value.is_empty() {
-        return Err(Reject::bad("empty Content-Length"));
-    }
-    let mut length = 0_u64;
-    for &byte in value {
-        if !byte.is_ascii_digit() {
-            return Err(Reject::bad("Content-Length is not a number"));
+    match std::str::from_utf8(value) {
+        // `parse` alone would take a sign.
+        Ok(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            digits.parse().map_err(|_| Reject::bad("Content-Length is too large"))
         }
-        length = length
-            .checked_mul(10)
-            .and_then(|tens| tens.checked_add(u64::from(byte - b'0')))
-            .ok_or(Reject::bad("Content-Length is too large"))?;
+        _ => Err(Reject::bad("Content-Length is not a number")),
     }
-    Ok(length)
 }
 
 /// Accepts a `Transfer-Encoding` of `chunked`. Other well-formed codings are only beyond us (501); one whose body
