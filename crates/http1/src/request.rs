@@ -231,7 +231,7 @@ fn target_in(window: &[u8], limits: &Limits) -> Result<Option<Range<usize>>, Rej
 /// The four forms of RFC 9112, 3.2, each for the methods it belongs to; [`Head::is_plain`].
 fn check_target_form(method: &str, target: &str) -> Result<bool, Reject> {
     // All that has to be known of its bytes in one pass.
-    let found = target.bytes().fold(0, |found, byte| found | TARGET[usize::from(byte)]);
+    let found = target.bytes().fold(0, |found, byte| found | BYTES[usize::from(byte)]);
     if found & NOT_ASCII != 0 {
         return Err(Reject::bad("request target is not ASCII"));
     }
@@ -248,24 +248,31 @@ fn check_target_form(method: &str, target: &str) -> Result<bool, Reject> {
         b"*" => method == "OPTIONS",
         _ => is_absolute(target),
     };
-    if legal { Ok(found == 0) } else { Err(Reject::bad("malformed request target")) }
+    if legal { Ok(found & QUERY_OR_ESCAPE == 0) } else { Err(Reject::bad("malformed request target")) }
 }
 
 const NOT_ASCII: u8 = 1;
 const FRAGMENT: u8 = 2;
 const QUERY_OR_ESCAPE: u8 = 4;
+/// In a registered name or an IPv4 address.
+const HOST_NAME: u8 = 8;
 
-/// What each byte of a target says of it.
-const TARGET: [u8; 256] = {
+/// What each byte says of the target or host that it is in: each request has both to be looked at.
+const BYTES: [u8; 256] = {
     let mut table = [0; 256];
-    let mut byte = 0x80;
+    let mut byte = 0;
     while byte < table.len() {
-        table[byte] = NOT_ASCII;
+        table[byte] = match byte as u8 {
+            0x80.. => NOT_ASCII,
+            b'#' => FRAGMENT,
+            b'?' => QUERY_OR_ESCAPE,
+            b'%' => QUERY_OR_ESCAPE | HOST_NAME,
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => HOST_NAME,
+            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => HOST_NAME,
+            _ => 0,
+        };
         byte += 1;
     }
-    table[b'#' as usize] = FRAGMENT;
-    table[b'?' as usize] = QUERY_OR_ESCAPE;
-    table[b'%' as usize] = QUERY_OR_ESCAPE;
     table
 };
 
@@ -295,7 +302,7 @@ fn is_authority(authority: &[u8]) -> bool {
             (address.is_some(), port)
         }
         _ => {
-            let name_bytes = authority.iter().position(|&byte| !HOST_NAME[usize::from(byte)]);
+            let name_bytes = authority.iter().position(|&byte| BYTES[usize::from(byte)] & HOST_NAME == 0);
             let (name, port) = authority.split_at(name_bytes.unwrap_or(authority.len()));
             let is_escape = |at: usize| matches!(name.get(at + 1..at + 3), Some(digits) if digits.iter().all(u8::is_ascii_hexdigit));
             (!name.is_empty() && memchr::memchr_iter(b'%', name).all(is_escape), port)
@@ -308,22 +315,6 @@ fn is_authority(authority: &[u8]) -> bool {
             _ => false,
         }
 }
-
-/// Whether a byte may stand in a registered name or an IPv4 address: each request has a host to be looked at.
-const HOST_NAME: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let (signs, mut at) = (b"-._~%!$&'()*+,;=", 0);
-    while at < signs.len() {
-        table[signs[at] as usize] = true;
-        at += 1;
-    }
-    table
-};
 
 /// Begins a request's head with the request line and `Host`.
 pub fn write<'o>(out: &'o mut Vec<u8>, method: &str, target: &str, host: &str) -> Writer<'o> {
