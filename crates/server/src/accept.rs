@@ -177,7 +177,7 @@ fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface)
 
 /// Closes a connection after its last answer.
 async fn linger(stream: impl wire::Stream, worker: &Rc<Worker>) {
-    Wire::new(stream, Rc::clone(worker), Duration::ZERO).linger().await;
+    Wire::new(stream, Rc::clone(worker), Duration::ZERO, reply::write_failure).linger().await;
 }
 
 /// What is logged once a second at most.

@@ -57,13 +57,13 @@ enum Task {
 impl<S: Stream> Connection<S> {
     pub(super) fn new(stream: S, worker: Rc<Worker>, state: Arc<PlainState>) -> Connection<S> {
         let idle = worker.shared.options.idle_timeout;
-        let wire = Wire::new(stream, worker, idle);
+        let wire = Wire::new(stream, worker, idle, write_failure);
         Connection { wire, state, access: Access::default(), scratch: Vec::new(), faults: None }
     }
 
     pub(super) async fn run(mut self) {
         let ended = self.serve().await;
-        self.wire.end(write_failure, ended).await;
+        self.wire.end(ended).await;
     }
 
     async fn serve(&mut self) -> Result<(), End> {
@@ -95,7 +95,7 @@ impl<S: Stream> Connection<S> {
                     self.wire.arrived = Instant::now();
                     keep_alive
                 }
-                Task::Refused(request, failure) => self.refuse(&request, failure).await?,
+                Task::Refused(request, failure) => self.wire.refuse(&request, failure).await?,
             };
             self.faults = None;
             if !keep_alive {
@@ -222,7 +222,7 @@ impl<S: Stream> Connection<S> {
             let what =
                 "the length of the value is not known; send Content-Length (0 for an empty value), or chunks";
             let failure = Failure::new(411, "length_required", what).not_applied().closing();
-            return self.refuse(&request, failure).await;
+            return self.wire.refuse(&request, failure).await;
         }
         let limit = match () {
             () if is_batch => batch::BODY_BYTES_MAX,
@@ -233,11 +233,11 @@ impl<S: Stream> Connection<S> {
         let mut reservation = worker.shared.budget.reservation();
         let body = match self.wire.read_body(&request, limit, &mut reservation).await {
             Ok(body) => body,
-            Err(error) => return self.refuse(&request, error.failure()?.closing()).await,
+            Err(error) => return self.wire.refuse(&request, error.failure()?.closing()).await,
         };
         if let Err(refused) = self.access.still_permits_action(&self.state, &action, request.started) {
             let refused = if request.is_read() { refused } else { refused.not_applied() };
-            return Ok(self.answer_failure(&request, &refused));
+            return Ok(self.wire.answer_failure(&request, &refused));
         }
         if !matches!(action, Action::Page(_)) {
             // Earlier answers need not wait for the store.
@@ -317,17 +317,8 @@ impl<S: Stream> Connection<S> {
         });
         match answer {
             Ok(answer) => self.send(&request, &answer, timing.as_ref()).await,
-            Err(failure) => Ok(self.answer_failure(&request, &failure)),
+            Err(failure) => Ok(self.wire.answer_failure(&request, &failure)),
         }
-    }
-
-    /// Answers a refused request; whether the connection goes on.
-    async fn refuse(&mut self, request: &Request, failure: Failure) -> Result<bool, End> {
-        self.wire.refuse(write_failure, request, failure).await
-    }
-
-    pub(super) fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
-        self.wire.answer_failure(write_failure, request, failure)
     }
 
     /// Answers; whether the connection goes on.
@@ -342,7 +333,7 @@ impl<S: Stream> Connection<S> {
         let status = match answer {
             Answer::Row { row, condition, served } if !condition.admits(row.version()) => {
                 let failure = Failure::other_version(row.version()).marked(mark(*served));
-                return Ok(self.answer_failure(request, &failure));
+                return Ok(self.wire.answer_failure(request, &failure));
             }
             Answer::Row { row, condition, served } => {
                 let length = row.value().len();
@@ -351,7 +342,7 @@ impl<S: Stream> Connection<S> {
                     let failure = Failure::new(416, "bad_range", what);
                     let failure =
                         failure.with("Content-Range", format!("bytes */{length}")).marked(mark(*served));
-                    return Ok(self.answer_failure(request, &failure));
+                    return Ok(self.wire.answer_failure(request, &failure));
                 };
                 let head_at = output.len();
                 write_row_head(output, request, row, status, part.as_ref(), *served, timing);
@@ -359,7 +350,7 @@ impl<S: Stream> Connection<S> {
                     let value = &row.value()[part.unwrap_or(0..length)];
                     match self.wire.push_value(head_at, value, length).await {
                         Ok(pushed) => sent = pushed,
-                        Err(full) => return Ok(self.answer_failure(request, &full.into())),
+                        Err(full) => return Ok(self.wire.answer_failure(request, &full.into())),
                     }
                 }
                 status

@@ -142,7 +142,7 @@ impl<S: Stream> Connection<S> {
             owned.map_err(|error| Failure::of_read(&error)).and_then(|()| Watches::new(tiers, query));
         let mut watches = match watches {
             Ok(watches) => watches,
-            Err(failure) => return Ok(self.answer_failure(request, &failure)),
+            Err(failure) => return Ok(self.wire.answer_failure(request, &failure)),
         };
         // What is acknowledged from now on is told. Once the store is lost, everyone who watches begins anew.
         let is_starting = |watches: &Watches| {

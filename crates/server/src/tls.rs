@@ -227,7 +227,7 @@ fn failed(worker: &Worker, error: &dyn std::fmt::Display) {
 async fn refuse_plain(worker: &Rc<Worker>, stream: TcpStream) {
     ended(worker, Handshake::Failed);
     worker.metrics.counted(None, 400);
-    let mut wire = Wire::new(stream, Rc::clone(worker), Duration::ZERO);
+    let mut wire = Wire::new(stream, Rc::clone(worker), Duration::ZERO, reply::write_failure);
     reply::write_without_tls(&mut wire.output);
     // The client may have left.
     let _ = wire.close().await;

@@ -82,6 +82,8 @@ pub(super) struct Wire<S: Stream> {
     pub(super) arrived: Instant,
     idle: Duration,
     timeout: ConnectionTimeout,
+    /// As its API does it.
+    write_failure: WriteFailure,
 }
 
 impl<S: Stream> Drop for Wire<S> {
@@ -121,7 +123,7 @@ impl Spare {
 
 impl<S: Stream> Wire<S> {
     /// A connection that may be silent for `idle` between two requests.
-    pub(super) fn new(stream: S, worker: Rc<Worker>, idle: Duration) -> Wire<S> {
+    pub(super) fn new(stream: S, worker: Rc<Worker>, idle: Duration, write_failure: WriteFailure) -> Wire<S> {
         Wire {
             client: worker.recorder.as_ref().map(|_| stream.client().into()),
             stream,
@@ -134,6 +136,7 @@ impl<S: Stream> Wire<S> {
             written: 0,
             arrived: Instant::now(),
             idle,
+            write_failure,
         }
     }
 
@@ -340,34 +343,24 @@ impl<S: Stream> Wire<S> {
     }
 
     /// Answers a request that failed, as its API writes that; whether the connection goes on.
-    pub(super) fn answer_failure(
-        &mut self,
-        write: WriteFailure,
-        request: &Request,
-        failure: &Failure,
-    ) -> bool {
+    pub(super) fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
         let keep_alive = request.keep_alive && !failure.closes;
-        let status = write(&mut self.output, failure, request, keep_alive);
+        let status = (self.write_failure)(&mut self.output, failure, request, keep_alive);
         self.answered(request, status, None, Some(failure));
         keep_alive
     }
 
     /// The same before the body of the request was read.
-    pub(super) async fn refuse(
-        &mut self,
-        write: WriteFailure,
-        request: &Request,
-        mut failure: Failure,
-    ) -> Result<bool, End> {
+    pub(super) async fn refuse(&mut self, request: &Request, mut failure: Failure) -> Result<bool, End> {
         failure.closes = failure.closes || !self.drop_body(request).await?;
-        Ok(self.answer_failure(write, request, &failure))
+        Ok(self.answer_failure(request, &failure))
     }
 
     /// Closes a connection that `ended` so, after an answer that says why if somebody may read it.
-    pub(super) async fn end(mut self, write: WriteFailure, ended: Result<(), End>) {
+    pub(super) async fn end(mut self, ended: Result<(), End>) {
         let Some(Ok(failure)) = ended.err().map(End::failure) else { return };
         let request = Request::unparsed(&self.input, self.arrived);
-        self.answer_failure(write, &request, &failure);
+        self.answer_failure(&request, &failure);
         // The peer may have left.
         let _ = self.close().await;
     }

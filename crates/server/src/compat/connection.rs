@@ -9,7 +9,7 @@ use crate::Worker;
 use crate::access_log::Entry;
 use crate::head::{is_encoded, origin_form};
 use crate::query::{Params, decode};
-use crate::reply::Request;
+use crate::reply::{Request, write_failure};
 use crate::timeouts::End;
 use crate::wire::{Stream, UNUSED_BODY_BYTES_MAX, Wire};
 use bytes::Buf;
@@ -39,7 +39,7 @@ pub(crate) struct Connection<S: Stream> {
 impl<S: Stream> Connection<S> {
     pub(crate) fn new(stream: S, worker: Rc<Worker>, state: Arc<CompatState>) -> Connection<S> {
         let idle = worker.shared.options.idle_timeout.min(IDLE);
-        Connection { wire: Wire::new(stream, worker, idle), state, answered: 0 }
+        Connection { wire: Wire::new(stream, worker, idle, write_failure), state, answered: 0 }
     }
 
     pub(crate) async fn run(mut self) {

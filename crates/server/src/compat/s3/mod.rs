@@ -68,12 +68,12 @@ pub(crate) struct S3Connection<S: Stream> {
 impl<S: Stream> S3Connection<S> {
     pub(crate) fn new(stream: S, worker: Rc<Worker>, state: Arc<S3State>) -> S3Connection<S> {
         let idle = worker.shared.options.idle_timeout;
-        S3Connection { wire: Wire::new(stream, worker, idle), state }
+        S3Connection { wire: Wire::new(stream, worker, idle, write_failure), state }
     }
 
     pub(crate) async fn run(mut self) {
         let ended = self.serve().await;
-        self.wire.end(write_failure, ended).await;
+        self.wire.end(ended).await;
     }
 
     async fn serve(&mut self) -> Result<(), End> {
@@ -152,7 +152,7 @@ impl<S: Stream> S3Connection<S> {
         request.keep_alive &= !worker.is_draining();
         match answer {
             Ok(answer) => self.send(&request, answer).await,
-            Err(failure) => Ok(self.answer_failure(&request, &failure)),
+            Err(failure) => Ok(self.wire.answer_failure(&request, &failure)),
         }
     }
 
@@ -220,25 +220,21 @@ impl<S: Stream> S3Connection<S> {
     /// Answers a refused request; whether the connection goes on.
     async fn refuse(&mut self, request: &Request, failure: Failure) -> Result<bool, End> {
         let failure = if request.is_read() { failure } else { failure.not_applied() };
-        self.wire.refuse(write_failure, request, failure).await
-    }
-
-    fn answer_failure(&mut self, request: &Request, failure: &Failure) -> bool {
-        self.wire.answer_failure(write_failure, request, failure)
+        self.wire.refuse(request, failure).await
     }
 
     async fn send(&mut self, request: &Request, answer: Answer) -> Result<bool, End> {
         let head_at = self.wire.output.len();
         let (status, part) = match answer.write_head(&mut self.wire.output, request) {
             Ok(written) => written,
-            Err(failure) => return Ok(self.answer_failure(request, &failure)),
+            Err(failure) => return Ok(self.wire.answer_failure(request, &failure)),
         };
         let mut sent = Ok(());
         if !request.is_head() {
             let body = answer.body();
             match self.wire.push_value(head_at, &body[part], body.len()).await {
                 Ok(pushed) => sent = pushed,
-                Err(full) => return Ok(self.answer_failure(request, &full.into())),
+                Err(full) => return Ok(self.wire.answer_failure(request, &full.into())),
             }
         }
         // Also if the client has left meanwhile.
