@@ -2,7 +2,6 @@
 
 use super::PlainState;
 use super::error::Failure;
-use super::head::refuse;
 use super::rate::RateState;
 use super::routes::{Action, Operation};
 use super::tokens::{Table, Token, Tokens, Verb};
@@ -53,7 +52,7 @@ impl Access {
         };
         if !is_here {
             let what = "no such route at this address; pages about the server are at that of --ops-listen";
-            *routed = Err(refuse(head.method, Failure::new(404, "no_route", what)));
+            *routed = Err(Failure::new(404, "no_route", what));
         }
         let Some(tokens) = state.tokens.as_deref() else { return };
         if let Ok(Action::Page(page)) = routed
@@ -63,7 +62,7 @@ impl Access {
             return;
         }
         if let Err(failure) = self.check(tokens, head, arrived, rate, routed.as_ref().ok()) {
-            *routed = Err(refuse(head.method, failure));
+            *routed = Err(failure);
         }
     }
 

@@ -184,7 +184,7 @@ pub(super) async fn perform<S: Stream>(
     // How often each key was written so far: by that a write is known also in another place of another body.
     let mut writes: HashMap<[u8; 16], usize> = HashMap::new();
     let operations = lines.map(|line| -> Checked {
-        let mut operation = operation(line, value_bytes_max)?;
+        let mut operation = operation(line, value_bytes_max).map_err(Failure::not_applied)?;
         if let Some((given, digest)) = repeated.filter(|_| !operation.what.is_get()) {
             let key = operation.key.as_bytes();
             let count = writes.entry(idempotency::digest(&[key])).or_default();
@@ -370,7 +370,7 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
             // A new one, as what is cut off would stay in memory.
             what = format!("{}…", &what[..what.floor_char_boundary(DETAIL_BYTES_MAX)]);
         }
-        Failure::new(400, "bad_line", what).not_applied()
+        Failure::new(400, "bad_line", what)
     };
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| match line.trim_ascii_start() {
         // What the parser says of these is about Rust.
@@ -417,7 +417,7 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
             if value.len() > value_bytes_max {
                 let what =
                     format!("a value has at most {value_bytes_max} bytes, this one has {}", value.len());
-                return Err(Failure::new(413, "value_too_large", what).not_applied());
+                return Err(Failure::new(413, "value_too_large", what));
             }
             let put = Change::Put {
                 content_type: content_type(line.content_type.as_ref().map(String::as_bytes))?,

@@ -8,7 +8,6 @@ use super::change::Change;
 use super::data::DataWriter;
 use super::error::Failure;
 use super::faults::FaultGuard;
-use super::head::refuse;
 use super::reply::{
     Answer, NDJSON, Request, Timing, mark, write_failure, write_made, write_page, write_row_head,
 };
@@ -138,7 +137,7 @@ impl<S: Stream> Connection<S> {
                 None => {}
                 Some(guard) => {
                     if let Some(failure) = &guard.failure {
-                        routed = Err(refuse(head.method, failure.clone()));
+                        routed = Err(failure.clone());
                     }
                 }
             }
@@ -221,7 +220,7 @@ impl<S: Stream> Connection<S> {
             // A value that the client sends until it closes would be taken for an empty one.
             let what =
                 "the length of the value is not known; send Content-Length (0 for an empty value), or chunks";
-            let failure = Failure::new(411, "length_required", what).not_applied().closing();
+            let failure = Failure::new(411, "length_required", what).closing();
             return self.wire.refuse(&request, failure).await;
         }
         let limit = match () {
@@ -236,8 +235,7 @@ impl<S: Stream> Connection<S> {
             Err(error) => return self.wire.refuse(&request, error.failure()?.closing()).await,
         };
         if let Err(refused) = self.access.still_permits_action(&self.state, &action, request.started) {
-            let refused = if request.is_read() { refused } else { refused.not_applied() };
-            return Ok(self.wire.answer_failure(&request, &refused));
+            return Ok(self.wire.answer_failure(&request, &request.not_done(refused)));
         }
         if !matches!(action, Action::Page(_)) {
             // Earlier answers need not wait for the store.

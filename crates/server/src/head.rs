@@ -1,7 +1,7 @@
 //! What routes and answers need of a request's head.
 
 use super::error::Failure;
-use http1::request::{Head, Method};
+use http1::request::Head;
 use kv::{CONTENT_ENCODING_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, Precondition, Version};
 use std::ops::Range;
 use std::time::Duration;
@@ -134,7 +134,7 @@ pub(super) fn content_type(value: Option<&[u8]>) -> Result<String, Failure> {
         Some(text) if text.len() <= CONTENT_TYPE_BYTES_MAX && is_printable(text) => Ok(text.to_owned()),
         _ => {
             let what = "the Content-Type is not printable ASCII or longer than 255 bytes; send a shorter one or none";
-            Err(Failure::new(400, "bad_header", what).not_applied())
+            Err(Failure::new(400, "bad_header", what))
         }
     }
 }
@@ -154,7 +154,7 @@ pub(super) fn content_encoding(fields: &[&[u8]]) -> Result<String, Failure> {
     codings.filter(|codings| codings.len() <= CONTENT_ENCODING_BYTES_MAX).ok_or_else(|| {
         let what =
             "the Content-Encoding is not printable ASCII or longer than 64 bytes; send a shorter one or none";
-        Failure::new(400, "bad_header", what).not_applied()
+        Failure::new(400, "bad_header", what)
     })
 }
 
@@ -170,7 +170,7 @@ pub(super) fn ttl(value: &[u8]) -> Result<Duration, Failure> {
         _ => {
             let what =
                 "TTL is not a number of seconds from 1 to 3153600000; leave it out for a value without end";
-            Err(Failure::new(400, "bad_header", what).not_applied())
+            Err(Failure::new(400, "bad_header", what))
         }
     }
 }
@@ -204,19 +204,9 @@ pub(super) fn refuse_encoded(head: &Head<'_, '_>) -> Result<(), Failure> {
     }
     let what = "a Content-Encoding is not stored; send the value without one, or leave the header out and name \
                 the format in Content-Type";
-    Err(Failure::new(415, "content_encoding", what).not_applied().with("Accept-Encoding", "identity"))
-}
-
-/// A failure of a write says that it was not made; one of a read needs no such word.
-pub(super) fn refuse(method: Method, failure: Failure) -> Failure {
-    match method {
-        Method::Get | Method::Head => failure,
-        _ => failure.not_applied(),
-    }
+    Err(Failure::new(415, "content_encoding", what).with("Accept-Encoding", "identity"))
 }
 
 pub(super) fn wrong_method(allowed: &'static str) -> Failure {
-    Failure::new(405, "method_not_allowed", format!("this route takes {allowed}"))
-        .not_applied()
-        .with("Allow", allowed)
+    Failure::new(405, "method_not_allowed", format!("this route takes {allowed}")).with("Allow", allowed)
 }

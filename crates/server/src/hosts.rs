@@ -1,7 +1,6 @@
 //! Which names a listener answers to. A page whose name was bound to a loopback address (DNS rebinding) asks for its own name.
 
 use super::error::Failure;
-use super::head::refuse;
 use super::listen::Address;
 use http1::request::Head;
 use std::net::IpAddr;
@@ -42,7 +41,7 @@ impl Hosts {
                 "this server does not answer for the host {host:?}; use localhost, or start it with --host {}",
                 without_port(host.as_bytes()).escape_ascii()
             );
-            return Err(refuse(head.method, Failure::new(403, "foreign_host", what)));
+            return Err(Failure::new(403, "foreign_host", what));
         }
         if let Some(origin) = head.origin
             && !host_of(origin).is_some_and(|host| self.has(host))
@@ -51,7 +50,7 @@ impl Hosts {
             let what = format!(
                 "pages of {origin:?} may not use this server; start it with --host and the name of their host"
             );
-            return Err(refuse(head.method, Failure::new(403, "foreign_origin", what)));
+            return Err(Failure::new(403, "foreign_origin", what));
         }
         Ok(())
     }

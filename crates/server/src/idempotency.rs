@@ -15,7 +15,7 @@ pub(super) fn parse(value: &[u8]) -> Result<Box<[u8]>, Failure> {
         return Ok(value.into());
     }
     let what = format!("an Idempotency-Key has 1 to {BYTES_MAX} bytes, this one has {}", value.len());
-    Err(Failure::new(400, "bad_header", what).not_applied())
+    Err(Failure::new(400, "bad_header", what))
 }
 
 /// Digests of a request for `key` with the `Idempotency-Key` `given`: of what has to be the same if it is sent again.

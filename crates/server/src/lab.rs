@@ -5,7 +5,7 @@
 use super::Shared;
 use super::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
 use super::error::Failure;
-use super::head::{content_type, origin_form, refuse, refuse_encoded, wrong_method};
+use super::head::{content_type, origin_form, refuse_encoded, wrong_method};
 use super::query::Params;
 use super::reply::{Answer, JSON};
 use crate::tiered::WriteError;
@@ -55,7 +55,7 @@ pub(super) fn route(head: &Head<'_, '_>) -> Option<Result<Action, Failure>> {
     if !allow.split(", ").any(|method| method == head.method.as_str()) {
         return Some(Err(wrong_method(allow)));
     }
-    Some(action(head, path, query).map_err(|failure| refuse(head.method, failure)))
+    Some(action(head, path, query))
 }
 
 /// What is asked for; a mistake in the query is answered with what it should be.

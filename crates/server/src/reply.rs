@@ -71,6 +71,11 @@ impl Request {
         matches!(self.method, Some(Method::Get | Method::Head))
     }
 
+    /// A failure before anything of it was done: a write says that it was not made, a read needs no such word.
+    pub(super) fn not_done(&self, failure: Failure) -> Failure {
+        if self.is_read() { failure } else { failure.not_applied() }
+    }
+
     /// What the access log calls it.
     pub(super) fn id(&self) -> Option<&str> {
         self.entry.as_deref().map(Entry::id)

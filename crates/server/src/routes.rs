@@ -5,8 +5,8 @@
 use super::change::{Change, Expiry};
 use super::error::Failure;
 use super::head::{
-    RangeRequest, ReadCondition, content_encoding, content_type, origin_form, refuse, ttl, version_of_tag,
-    wait, wrong_method,
+    RangeRequest, ReadCondition, content_encoding, content_type, origin_form, ttl, version_of_tag, wait,
+    wrong_method,
 };
 use super::list::ListQuery;
 use super::metrics::{self, Page};
@@ -100,14 +100,14 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
                 return Err(wrong_method(DATA_METHODS));
             }
             let what = "a data route has no query; write a ? in the key as %3F";
-            return Err(refuse(head.method, Failure::new(400, "bad_query", what)));
+            return Err(Failure::new(400, "bad_query", what));
         }
         let key = if head.is_plain {
             proto::key_of_plain_path(encoded)
         } else {
             proto::key_of_path(encoded, scratch)
         };
-        let key = key.map_err(|why| refuse(head.method, Failure::new(400, "bad_key", why)))?;
+        let key = key.map_err(|why| Failure::new(400, "bad_key", why))?;
         return data(head, key, is_touch);
     }
     if path == b"*" {
@@ -131,19 +131,19 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
                 b"atomic=true" => true,
                 _ => {
                     let what = "the query of /batch is atomic=true, or none";
-                    return Err(Failure::new(400, "bad_query", what).not_applied());
+                    return Err(Failure::new(400, "bad_query", what));
                 }
             };
             let idempotency_key = head.field("idempotency-key").map(idempotency::parse).transpose()?;
             if is_atomic && idempotency_key.is_some() {
                 let what = "an atomic batch takes no Idempotency-Key; with if_match or if_none_match in a line it takes effect once";
-                return Err(Failure::new(400, "bad_header", what).not_applied());
+                return Err(Failure::new(400, "bad_header", what));
             }
             Ok(Action::Batch { is_atomic, idempotency_key })
         }
         _ => {
             let what = "no such route; values are under /kv/{key}, a list of them at /kv";
-            Err(refuse(head.method, Failure::new(404, "no_route", what)))
+            Err(Failure::new(404, "no_route", what))
         }
     }
 }
@@ -168,7 +168,7 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
             _ => {}
         }
     }
-    let bad_precondition = |what| refuse(head.method, Failure::new(400, "bad_precondition", what));
+    let bad_precondition = |what| Failure::new(400, "bad_precondition", what);
     let terms = |may_create| -> Result<Terms, Failure> {
         let condition = condition(&fields, may_create).map_err(bad_precondition)?;
         Ok(Terms { condition, idempotency_key: fields.idempotency_key.map(idempotency::parse).transpose()? })
@@ -189,7 +189,7 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
         // A part taken for the whole would replace what it was meant to complete (RFC 9110, 14.4).
         Method::Put if fields.is_part => {
             let what = "a PUT replaces the whole value; send all of it, without Content-Range";
-            return Err(Failure::new(400, "bad_header", what).not_applied());
+            return Err(Failure::new(400, "bad_header", what));
         }
         Method::Put => {
             let terms = terms(true)?;

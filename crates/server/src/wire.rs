@@ -153,8 +153,7 @@ impl<S: Stream> Wire<S> {
             Framing::Length(bytes) => (bytes as usize, bytes as usize),
             Framing::Chunked | Framing::UntilClose => (0, limit),
         };
-        let refused = |full: Full| Failure::from(full).not_applied();
-        reservation.raise(announced).map_err(refused)?;
+        reservation.raise(announced).map_err(Failure::from)?;
         let mut body = Vec::new();
         if request.expects_continue && !decoder.is_done() && self.input.is_empty() {
             response::write(&mut self.output, 100).end();
@@ -173,7 +172,7 @@ impl<S: Stream> Wire<S> {
                 // At once for a small body.
                 let capacity =
                     needed.max(2 * body.capacity()).max(announced.min(UNCOUNTED_BYTES_MAX)).min(most);
-                reservation.raise(capacity).map_err(refused)?;
+                reservation.raise(capacity).map_err(Failure::from)?;
                 body.reserve_exact(capacity - body.len());
             }
             body.extend_from_slice(&self.input[step.data.clone()]);
@@ -351,7 +350,8 @@ impl<S: Stream> Wire<S> {
     }
 
     /// The same before the body of the request was read.
-    pub(super) async fn refuse(&mut self, request: &Request, mut failure: Failure) -> Result<bool, End> {
+    pub(super) async fn refuse(&mut self, request: &Request, failure: Failure) -> Result<bool, End> {
+        let mut failure = request.not_done(failure);
         failure.closes = failure.closes || !self.drop_body(request).await?;
         Ok(self.answer_failure(request, &failure))
     }

@@ -88,7 +88,7 @@ impl<S: Stream> Connection<S> {
         };
         let admitted = self.state.hosts.as_ref().map_or(Ok(()), |hosts| hosts.admit(&head));
         let call = match method_name {
-            _ if let Err(failure) = admitted => Err(Reply::problem(&failure)),
+            _ if let Err(failure) = admitted => Err(Reply::problem(&request.not_done(failure))),
             // It is not known whether a body follows.
             Some(method_name) if !head.is_framed && METHODS_WITH_BODY.contains(&method_name) => {
                 Err(Reply::empty(400))

@@ -426,6 +426,7 @@ fn wrong_requests() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("a method in lower case", head("put /kv/a", ""), "405 method_not_allowed not-applied keep"),
         ("a method the key has not", head("POST /kv/a", ""), "405 method_not_allowed not-applied keep"),
         ("a method the page has not", put("/stats", ""), "405 method_not_allowed not-applied keep"),
+        ("a read of what is no page", head("GET /batch", ""), "405 method_not_allowed - keep"),
         ("no Host", b"PUT /kv/a HTTP/1.1\r\n\r\n".to_vec(), "400 malformed not-applied close"),
         ("two Hosts", put("/kv/a", "Host: other\r\n"), "400 malformed not-applied close"),
         (

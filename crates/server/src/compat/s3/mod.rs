@@ -84,7 +84,7 @@ impl<S: Stream> S3Connection<S> {
             };
             let keep_alive = match asked {
                 Ok(asked) => self.perform(request, *asked).await?,
-                Err(failure) => self.refuse(&request, failure).await?,
+                Err(failure) => self.wire.refuse(&request, failure).await?,
             };
             if !keep_alive {
                 return self.wire.close().await;
@@ -123,8 +123,8 @@ impl<S: Stream> S3Connection<S> {
         let value_bytes = worker.shared.options.value_bytes;
         if operation.is_put() && !request.is_framed {
             let what = "the length of the value is not known; send Content-Length";
-            let failure = Failure::new(411, "MissingContentLength", what).not_applied().closing();
-            return self.refuse(&request, failure).await;
+            let failure = Failure::new(411, "MissingContentLength", what).closing();
+            return self.wire.refuse(&request, failure).await;
         }
         let limit = match &payload {
             _ if !operation.is_put() => UNUSED_BODY_BYTES_MAX,
@@ -135,11 +135,10 @@ impl<S: Stream> S3Connection<S> {
         let mut reservation = worker.shared.budget.reservation();
         let body = match self.wire.read_body(&request, limit, &mut reservation).await {
             Ok(body) => body,
-            Err(error) => return self.refuse(&request, error.failure()?.closing()).await,
+            Err(error) => return self.wire.refuse(&request, error.failure()?.closing()).await,
         };
         // Earlier answers need not wait for the store.
         self.wire.flush().await?;
-        let is_write = operation.is_write();
         // The file may have changed while the body was sent.
         let checked = match self.state.credentials.0.current().current(&credential) {
             Some(credential) => operation.check(credential),
@@ -147,7 +146,7 @@ impl<S: Stream> S3Connection<S> {
         };
         let answer = match checked.and_then(|()| checksums.open(body, payload, value_bytes)) {
             Ok(value) => self.answer(operation, value).await,
-            Err(failure) => Err(if is_write { failure.not_applied() } else { failure }),
+            Err(failure) => Err(request.not_done(failure)),
         };
         request.keep_alive &= !worker.is_draining();
         match answer {
@@ -215,12 +214,6 @@ impl<S: Stream> S3Connection<S> {
     fn modified(&self, key: &Key, version: kv::Version) -> SystemTime {
         let shard = self.wire.worker.shared.tiers.shard_of(key.as_bytes());
         self.state.times.of(shard, version, SystemTime::now())
-    }
-
-    /// Answers a refused request; whether the connection goes on.
-    async fn refuse(&mut self, request: &Request, failure: Failure) -> Result<bool, End> {
-        let failure = if request.is_read() { failure } else { failure.not_applied() };
-        self.wire.refuse(request, failure).await
     }
 
     async fn send(&mut self, request: &Request, answer: Answer) -> Result<bool, End> {

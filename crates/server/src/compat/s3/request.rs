@@ -298,10 +298,6 @@ impl Operation {
     pub(super) fn is_put(&self) -> bool {
         matches!(self, Operation::Write(_, Change::Put { .. }, _))
     }
-
-    pub(super) fn is_write(&self) -> bool {
-        matches!(self, Operation::Write(..))
-    }
 }
 
 fn allow_parameters(params: &Params, known: &[&str]) -> Result<(), Failure> {
