@@ -216,13 +216,6 @@ impl<S: Stream> Connection<S> {
                 Action::Data { operation: Operation::Write(Change::Put { .. }, _), .. }
                     | Action::Lab(lab::Action::Preload { .. })
             );
-        if is_put && !request.is_framed {
-            // A value that the client sends until it closes would be taken for an empty one.
-            let what =
-                "the length of the value is not known; send Content-Length (0 for an empty value), or chunks";
-            let failure = Failure::new(411, "length_required", what).closing();
-            return self.wire.refuse(&request, failure).await;
-        }
         let limit = match () {
             () if is_batch => batch::BODY_BYTES_MAX,
             () if is_put => options.value_bytes,
@@ -230,7 +223,7 @@ impl<S: Stream> Connection<S> {
         };
         // Until the answer: also while the value waits for the store.
         let mut reservation = worker.shared.budget.reservation();
-        let body = match self.wire.read_body(&request, limit, &mut reservation).await {
+        let body = match self.wire.read_body(&request, limit, is_put, &mut reservation).await {
             Ok(body) => body,
             Err(error) => return self.wire.refuse(&request, error.failure()?.closing()).await,
         };

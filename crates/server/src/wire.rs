@@ -141,13 +141,21 @@ impl<S: Stream> Wire<S> {
     }
 
     /// Reads the request's body, at most `limit` bytes of it. It is counted in `reservation`: by what was announced, before
-    /// anything of it is read, but memory is taken only as it arrives.
+    /// anything of it is read, but memory is taken only as it arrives. One that `needs_length` is refused if the client does
+    /// not say where it ends.
     pub(super) async fn read_body(
         &mut self,
         request: &Request,
         limit: usize,
+        needs_length: bool,
         reservation: &mut Reservation<&Budget>,
     ) -> Result<Vec<u8>, End> {
+        if needs_length && !request.is_framed {
+            // A value that the client sends until it closes would be taken for an empty one.
+            let what =
+                "the length of the value is not known; send Content-Length (0 for an empty value), or chunks";
+            return Err(Failure::new(411, "length_required", what).into());
+        }
         let mut decoder = Decoder::new(request.framing, limit as u64).map_err(Failure::from)?;
         let (announced, most) = match request.framing {
             Framing::Length(bytes) => (bytes as usize, bytes as usize),
@@ -199,7 +207,7 @@ impl<S: Stream> Wire<S> {
             Framing::Length(bytes) if bytes <= UNUSED_BODY_BYTES_MAX as u64 && !request.expects_continue => {
                 let worker = Rc::clone(&self.worker);
                 let mut reservation = worker.shared.budget.reservation();
-                match self.read_body(request, UNUSED_BODY_BYTES_MAX, &mut reservation).await {
+                match self.read_body(request, UNUSED_BODY_BYTES_MAX, false, &mut reservation).await {
                     Ok(_) => Ok(true),
                     Err(error) => error.failure().map(|_| false),
                 }

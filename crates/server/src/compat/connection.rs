@@ -135,7 +135,7 @@ impl<S: Stream> Connection<S> {
         };
         let worker = Rc::clone(&self.wire.worker);
         let mut reservation = worker.shared.budget.reservation();
-        call.body = match self.wire.read_body(&request, limit, &mut reservation).await {
+        call.body = match self.wire.read_body(&request, limit, false, &mut reservation).await {
             Ok(body) => body,
             Err(error) => {
                 let failure = error.failure()?;

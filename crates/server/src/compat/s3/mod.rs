@@ -121,19 +121,15 @@ impl<S: Stream> S3Connection<S> {
         let Asked { credential, operation, payload, checksums } = asked;
         let worker = Rc::clone(&self.wire.worker);
         let value_bytes = worker.shared.options.value_bytes;
-        if operation.is_put() && !request.is_framed {
-            let what = "the length of the value is not known; send Content-Length";
-            let failure = Failure::new(411, "MissingContentLength", what).closing();
-            return self.wire.refuse(&request, failure).await;
-        }
+        let is_put = operation.is_put();
         let limit = match &payload {
-            _ if !operation.is_put() => UNUSED_BODY_BYTES_MAX,
+            _ if !is_put => UNUSED_BODY_BYTES_MAX,
             signature::Payload::Chunks { .. } => body::with_chunks(value_bytes),
             _ => value_bytes,
         };
         // Until the answer: also while the value waits for the store.
         let mut reservation = worker.shared.budget.reservation();
-        let body = match self.wire.read_body(&request, limit, &mut reservation).await {
+        let body = match self.wire.read_body(&request, limit, is_put, &mut reservation).await {
             Ok(body) => body,
             Err(error) => return self.wire.refuse(&request, error.failure()?.closing()).await,
         };
