@@ -144,16 +144,12 @@ fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface)
         return;
     }
     let (mut refusal, request) = (Vec::new(), Request::unparsed(&[], Instant::now()));
-    let failure = Failure::new(503, "too_many_connections", "too many connections are open").not_applied();
+    let failure = Failure::new(503, "too_many_connections", "too many connections are open");
+    let failure = failure.not_applied().with("Retry-After", "1");
     match interface {
-        Interface::Plain(_) => {
-            let failure = failure.with("Retry-After", "1");
-            reply::write_failure(&mut refusal, &failure, &request, false);
-        }
+        Interface::Plain(_) => _ = reply::write_failure(&mut refusal, &failure, &request, false),
+        Interface::S3(_) => _ = compat::write_failure(&mut refusal, &failure, &request, false),
         Interface::Compat(_) => compat::refuse_connection(&mut refusal),
-        Interface::S3(_) => {
-            compat::write_failure(&mut refusal, &failure, &request, false);
-        }
     }
     // A fresh socket takes this much without waiting; if not, closing says enough.
     let _ = match &stream {
