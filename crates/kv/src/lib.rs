@@ -115,13 +115,6 @@ pub struct Attributes<'a> {
     pub expires: Option<Timestamp>,
 }
 
-impl<'a> From<&'a str> for Attributes<'a> {
-    /// Those of a value that has only a content type.
-    fn from(content_type: &'a str) -> Attributes<'a> {
-        Attributes { content_type, ..Attributes::default() }
-    }
-}
-
 impl<'a> Attributes<'a> {
     /// Those of a row with this content type and [`Row::extra`]. What weir cannot have written is left out.
     pub fn of(content_type: &'a [u8], extra: &'a [u8]) -> Attributes<'a> {

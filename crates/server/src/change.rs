@@ -1,7 +1,7 @@
 //! Writes of all APIs: what they do to a key, and how they are made.
 
 use super::Worker;
-use crate::tiered::{Made, Tiered, WriteError, WriteTerms};
+use crate::tiered::{Fill, Made, Tiered, WriteError, WriteTerms};
 use kv::{Attributes, Key, Row, Timestamp, Version};
 use std::time::Duration;
 use store::Intent;
@@ -73,7 +73,7 @@ impl Worker {
         let tier = self.shared.tiers.tier_of(key);
         let write = async {
             let expires = change.expires(tier).await?;
-            tier.write(key, change.intent(key, expires), terms).await
+            tier.write(key, change.intent(key, expires), terms.into(), Fill::IfAllowed).await
         };
         self.locked(write).await
     }

@@ -3,10 +3,11 @@
 use super::statistics::Counts;
 use super::{CompatState, Reply};
 use crate::Worker;
+use crate::change::Change;
 use crate::compute::{self, Full};
 use crate::error::Failure;
 use crate::query::Params;
-use crate::tiered::{Kind, Made, Served, Tiered, WriteError};
+use crate::tiered::{Kind, Served, Tiered, WriteError};
 use http1::request::Method;
 use kv::{Key, Precondition, Row};
 use std::rc::Rc;
@@ -58,23 +59,18 @@ impl Call {
     /// Puts a value; whether the key was in the cache before.
     pub(super) async fn put(&self, key: &Key, value: Vec<u8>) -> Result<bool, Failure> {
         self.count(|counts| counts.puts += 1);
-        self.change(key, self.write(key, value, Precondition::None)).await
+        self.change(key, put(value)).await
     }
 
     /// Deletes a key; whether it was in the cache before.
     pub(super) async fn delete(&self, key: &Key) -> Result<bool, Failure> {
         self.count(|counts| counts.deletes += 1);
-        let delete = self.tier(key).delete(key, Precondition::None);
-        self.change(key, self.worker.locked(delete)).await
+        self.change(key, Change::Delete).await
     }
 
-    async fn change(
-        &self,
-        key: &Key,
-        change: impl Future<Output = Result<Made, WriteError>>,
-    ) -> Result<bool, Failure> {
+    async fn change(&self, key: &Key, change: Change) -> Result<bool, Failure> {
         let (since, was_cached) = (Instant::now(), self.tier(key).is_cached(key.as_bytes()));
-        change.await.map_err(Failure::of_write)?;
+        self.worker.write(key, change, Precondition::None).await.map_err(Failure::of_write)?;
         self.count(|counts| counts.store_writes.add(since.elapsed()));
         Ok(was_cached)
     }
@@ -93,7 +89,7 @@ impl Call {
                 Some(row) => Precondition::VersionIn(vec![row.version()]),
             };
             let conditional = condition != Precondition::None;
-            attempt = match self.write(key, value.to_vec(), condition).await {
+            attempt = match self.worker.write(key, put(value.to_vec()), condition).await {
                 Ok(_) => break old,
                 Err(WriteError::ConditionFailed(_)) => attempt + 1,
                 // Without batches there are no conditions.
@@ -105,10 +101,6 @@ impl Call {
         };
         self.count(|counts| counts.store_writes.add(since.elapsed()));
         Ok(old)
-    }
-
-    async fn write(&self, key: &Key, value: Vec<u8>, condition: Precondition) -> Result<Made, WriteError> {
-        self.worker.locked(self.tier(key).put(key, CONTENT_TYPE, value, condition)).await
     }
 
     fn tier(&self, key: &Key) -> &Tiered {
@@ -145,6 +137,15 @@ impl Call {
     /// The counts so far.
     pub(super) fn counts(&self) -> Counts {
         *self.state.counts.lock()
+    }
+}
+
+fn put(value: Vec<u8>) -> Change {
+    Change::Put {
+        content_type: CONTENT_TYPE.to_owned(),
+        content_encoding: String::new(),
+        expiry: None,
+        value,
     }
 }
 

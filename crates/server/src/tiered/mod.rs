@@ -19,7 +19,7 @@ use crate::budget::{Budget, Full, Reservation, UNCOUNTED_BYTES_MAX};
 use cache::{Cache, Place};
 use flight::{Counted, Flight, Flights, RowReservation};
 use kv::counters::Counter;
-use kv::{Attributes, Clock, Key, Precondition, Row, Timestamp, Version};
+use kv::{Clock, Key, Precondition, Row, Timestamp, Version};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -203,20 +203,6 @@ impl Tiered {
         self.answer(receiver).await?.0
     }
 
-    /// Creates or replaces a row.
-    pub async fn put(
-        &self,
-        key: &Key,
-        attributes: impl Into<Attributes<'_>>,
-        value: Vec<u8>,
-        terms: impl Into<WriteTerms>,
-    ) -> Result<Made, WriteError> {
-        let row = Row::with(key, attributes.into(), &value, Version::default());
-        // Packed in the row now; large values are not held twice while the store works.
-        drop(value);
-        self.write(key, Intent::Put(row), terms).await
-    }
-
     /// When a value ends that is written now.
     pub async fn end_after(&self, ttl: Duration) -> Result<Timestamp, WriteError> {
         let now = tokio::time::timeout(self.deadline, self.batcher.time()).await;
@@ -226,19 +212,28 @@ impl Tiered {
         Ok(now.after(ttl))
     }
 
-    /// Removes a row; removing an absent one succeeds.
-    pub async fn delete(&self, key: &Key, terms: impl Into<WriteTerms>) -> Result<Made, WriteError> {
-        self.write(key, Intent::Delete, terms).await
-    }
-
     /// Makes any write. One of [`Intent::Touch`] leaves value and version as they are, and its condition fails if the row is absent.
     pub async fn write(
         &self,
         key: &Key,
         intent: Intent,
-        terms: impl Into<WriteTerms>,
+        WriteTerms { condition, idempotency }: WriteTerms,
+        fill: Fill,
     ) -> Result<Made, WriteError> {
-        self.write_and_fill(key, intent, terms.into(), Fill::IfAllowed).await
+        let place = self.tier.cache.place(key.as_bytes());
+        let generation = self.tier.begin_write(place, key);
+        let (sender, receiver) = channel();
+        let (tier, key_written) = (Arc::clone(&self.tier), key.clone());
+        let reply = Reply::new(move |result: Result<Written, Error>, queued| {
+            tier.end_write(place, &key_written, generation, &result, fill);
+            sender.send(result.map(|written| (written, queued)));
+        });
+        self.batcher.write(WriteRequest { key: key.clone(), intent, condition, idempotency, reply });
+        match self.answer(receiver).await.and_then(|result| result).map_err(WriteError::Store)? {
+            (Written::Applied { version, existed, .. }, queued) => Ok(Made { queued, version, existed }),
+            (Written::ConditionFailed(current), _) => Err(WriteError::ConditionFailed(current)),
+            (Written::OtherRequest, _) => Err(WriteError::OtherRequest),
+        }
     }
 
     /// Performs all `operations` in one commit, or none.
@@ -290,7 +285,7 @@ impl Tiered {
     pub async fn preload(&self, key: &Key, content_type: &str, value: Vec<u8>) -> Result<Made, WriteError> {
         let row = Row::new(key, content_type, &value, Version::default());
         drop(value);
-        self.write_and_fill(key, Intent::Put(row), WriteTerms::default(), Fill::Never).await
+        self.write(key, Intent::Put(row), WriteTerms::default(), Fill::Never).await
     }
 
     /// Removes every row. Writes under way at the same time may come before or after it.
@@ -303,29 +298,6 @@ impl Tiered {
             sender.send(result);
         }));
         self.answer(receiver).await?
-    }
-
-    async fn write_and_fill(
-        &self,
-        key: &Key,
-        intent: Intent,
-        WriteTerms { condition, idempotency }: WriteTerms,
-        fill: Fill,
-    ) -> Result<Made, WriteError> {
-        let place = self.tier.cache.place(key.as_bytes());
-        let generation = self.tier.begin_write(place, key);
-        let (sender, receiver) = channel();
-        let (tier, key_written) = (Arc::clone(&self.tier), key.clone());
-        let reply = Reply::new(move |result: Result<Written, Error>, queued| {
-            tier.end_write(place, &key_written, generation, &result, fill);
-            sender.send(result.map(|written| (written, queued)));
-        });
-        self.batcher.write(WriteRequest { key: key.clone(), intent, condition, idempotency, reply });
-        match self.answer(receiver).await.and_then(|result| result).map_err(WriteError::Store)? {
-            (Written::Applied { version, existed, .. }, queued) => Ok(Made { queued, version, existed }),
-            (Written::ConditionFailed(current), _) => Err(WriteError::ConditionFailed(current)),
-            (Written::OtherRequest, _) => Err(WriteError::OtherRequest),
-        }
     }
 
     async fn answer<T>(&self, receiver: Receiver<T>) -> Result<T, Error> {
@@ -360,7 +332,7 @@ impl Tiered {
 
 /// Whether a written row goes into the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fill {
+pub enum Fill {
     /// If the one rule allows it.
     IfAllowed,
     /// Never.

@@ -238,7 +238,7 @@ mod tests {
     async fn put_now(tiers: &Arc<Tiers>, store: &Stage, value: &'static str) {
         let putting = Arc::clone(tiers);
         let put = spawn(async move {
-            putting.tier_of(&key("k")).put(&key("k"), "", value.into(), Precondition::None).await
+            putting.tier_of(&key("k")).put(&key("k"), value.as_bytes(), Precondition::None).await
         });
         let put = put.await;
         call(store).await.act(Act::Answer);
@@ -264,9 +264,10 @@ mod tests {
         for name in ["a", "key-2", "key-10000000", "popular_0"] {
             let expected = shard_of(name.as_bytes(), 3);
             let (putting, name_put) = (Arc::clone(&tiers), key(name));
-            let put = spawn(async move {
-                putting.tier_of(&name_put).put(&name_put, "", b"v".into(), Precondition::None).await
-            });
+            let put =
+                spawn(
+                    async move { putting.tier_of(&name_put).put(&name_put, b"v", Precondition::None).await },
+                );
             let put = put.await;
             let step = stages[expected].next();
             assert_eq!(step.writes(), [format!("{name}=v")]);

@@ -26,6 +26,22 @@ fn key() -> Key {
     Key::new(KEY.as_bytes()).unwrap()
 }
 
+impl Tiered {
+    pub(super) async fn put(
+        &self,
+        key: &Key,
+        value: &[u8],
+        condition: Precondition,
+    ) -> Result<Made, WriteError> {
+        let put = Intent::Put(Row::new(key, "", value, Version::default()));
+        self.write(key, put, condition.into(), Fill::IfAllowed).await
+    }
+
+    async fn delete(&self, key: &Key) -> Result<Made, WriteError> {
+        self.write(key, Intent::Delete, WriteTerms::default(), Fill::IfAllowed).await
+    }
+}
+
 impl World {
     fn new() -> World {
         World::with_deadline(Duration::from_secs(30))
@@ -64,7 +80,7 @@ impl World {
     async fn put(&self, value: &'static str) -> Wrote {
         let tiered = Arc::clone(&self.tiered);
         self.spawn(async move {
-            match tiered.put(&key(), "", value.into(), Precondition::None).await {
+            match tiered.put(&key(), value.as_bytes(), Precondition::None).await {
                 Ok(made) => Ok(made.version),
                 Err(WriteError::Store(error)) => Err(error.kind()),
                 Err(other) => panic!("{other:?}"),
@@ -76,7 +92,7 @@ impl World {
     async fn delete(&self) -> Wrote {
         let tiered = Arc::clone(&self.tiered);
         self.spawn(async move {
-            match tiered.delete(&key(), Precondition::None).await {
+            match tiered.delete(&key()).await {
                 Ok(made) => Ok(made.version),
                 Err(other) => panic!("{other:?}"),
             }
@@ -562,10 +578,10 @@ async fn a_shadow_of_the_real_policy_has_the_real_hit_ratio() {
             let key = one.min(other);
             let key = Key::new(key.to_string().as_bytes()).unwrap();
             match random.next_u64() % 20 {
-                0 => drop(tiered.delete(&key, Precondition::None).await.unwrap()),
+                0 => drop(tiered.delete(&key).await.unwrap()),
                 1..6 => {
                     let bytes = if step % 100 == 0 { 40_000 } else { random.next_u64() as usize % 700 };
-                    tiered.put(&key, "", vec![0; bytes], Precondition::None).await.unwrap();
+                    tiered.put(&key, &vec![0; bytes], Precondition::None).await.unwrap();
                 }
                 _ if tiered.cached(key.as_bytes(), |_| ()).is_some() => hits += 1,
                 _ => {

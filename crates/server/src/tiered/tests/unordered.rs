@@ -79,6 +79,6 @@ async fn unordered_reads_are_not_joined_once_a_write_has_begun() {
 #[tokio::test]
 async fn unordered_writes_take_no_conditions() {
     let world = unbatched();
-    let put = world.tiered.put(&key(), "", b"x".to_vec(), Precondition::Absent).await;
+    let put = world.tiered.put(&key(), b"x", Precondition::Absent).await;
     assert!(matches!(put, Err(WriteError::Store(error)) if error.kind() == Kind::Rejected));
 }
