@@ -15,8 +15,8 @@ use super::routes::{Action, Operation, route};
 use super::timeouts::End;
 use super::tokens::Verb;
 use super::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
-use super::{PlainState, Shared, Worker, batch, lab};
-use crate::tiered::{Made, Read, Served, WriteError};
+use super::{PlainState, Shared, Worker, batch, idempotency, lab};
+use crate::tiered::{Made, Read, Served, WriteError, WriteTerms};
 use bytes::Buf;
 use http1::request;
 use http1::{Framing, Limits, Slots};
@@ -213,7 +213,7 @@ impl<S: Stream> Connection<S> {
         let is_put = is_batch
             || matches!(
                 action,
-                Action::Data { operation: Operation::Write(Change::Put { .. }, _), .. }
+                Action::Data { operation: Operation::Write(Change::Put { .. }, ..), .. }
                     | Action::Lab(lab::Action::Preload { .. })
             );
         let limit = match () {
@@ -261,12 +261,13 @@ impl<S: Stream> Connection<S> {
                     Err(failure) => Err(failure),
                 }
             }
-            Action::Data { key, operation: Operation::Write(change, terms), .. } => {
+            Action::Data { key, operation: Operation::Write(change, condition, idempotency_key), .. } => {
                 let change = change.with_body(body);
                 let is_put = matches!(change, Change::Put { .. });
                 let is_touch = matches!(change, Change::Touch(_));
-                let terms = terms.of(&key, &change);
-                match worker.write(&key, change, terms).await {
+                let id = |given: Box<[u8]>| idempotency::of(&given, key.as_bytes(), &change, &condition);
+                let idempotency = idempotency_key.map(id);
+                match worker.write(&key, change, WriteTerms { condition, idempotency }).await {
                     Ok(Made { queued: waited, version, existed }) => {
                         queued = waited;
                         let status = if is_put && !existed { 201 } else { 204 };

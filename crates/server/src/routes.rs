@@ -13,7 +13,6 @@ use super::metrics::{self, Page};
 use super::reply::Answer;
 use super::watch_query::WatchQuery;
 use super::{Worker, idempotency, lab};
-use crate::tiered::WriteTerms;
 use http1::request::{Head, Method};
 use kv::proto;
 use kv::{Key, Precondition, Version};
@@ -30,29 +29,12 @@ pub(super) enum Action<K> {
     Lab(lab::Action),
 }
 
-/// What must hold for a write to be made.
-#[derive(Debug)]
-pub(super) struct Terms {
-    pub(super) condition: Precondition,
-    /// `Idempotency-Key`.
-    pub(super) idempotency_key: Option<Box<[u8]>>,
-}
-
-impl Terms {
-    /// The same for the tiers, of a change of `key`.
-    pub(super) fn of(self, key: &Key, change: &Change) -> WriteTerms {
-        let Terms { condition, idempotency_key } = self;
-        let id = idempotency_key.map(|given| idempotency::of(&given, key.as_bytes(), change, &condition));
-        WriteTerms { condition, idempotency: id }
-    }
-}
-
 /// What is done with the value of a key.
 #[derive(Debug)]
 pub(super) enum Operation {
     Get(ReadCondition),
-    /// The value of a put is the body.
-    Write(Change, Terms),
+    /// The value of a put is the body. The last is its `Idempotency-Key`.
+    Write(Change, Precondition, Option<Box<[u8]>>),
 }
 
 impl Action<&[u8]> {
@@ -169,9 +151,11 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
         }
     }
     let bad_precondition = |what| Failure::new(400, "bad_precondition", what);
-    let terms = |may_create| -> Result<Terms, Failure> {
+    let write = |change: Change| -> Result<Operation, Failure> {
+        let may_create = matches!(change, Change::Put { .. });
         let condition = condition(&fields, may_create).map_err(bad_precondition)?;
-        Ok(Terms { condition, idempotency_key: fields.idempotency_key.map(idempotency::parse).transpose()? })
+        let idempotency_key = fields.idempotency_key.map(idempotency::parse).transpose()?;
+        Ok(Operation::Write(change, condition, idempotency_key))
     };
     let operation = match head.method {
         Method::Get | Method::Head => Operation::Get(ReadCondition {
@@ -191,21 +175,14 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
             let what = "a PUT replaces the whole value; send all of it, without Content-Range";
             return Err(Failure::new(400, "bad_header", what));
         }
-        Method::Put => {
-            let terms = terms(true)?;
-            let put = Change::Put {
-                content_type: content_type(fields.content_type)?,
-                content_encoding: content_encoding(&fields.content_encoding)?,
-                expiry: fields.ttl.map(ttl).transpose()?.map(Expiry::After),
-                value: Vec::new(),
-            };
-            Operation::Write(put, terms)
-        }
-        Method::Post if is_touch => {
-            let terms = terms(false)?;
-            Operation::Write(Change::Touch(ttl(fields.ttl.unwrap_or_default())?), terms)
-        }
-        Method::Delete => Operation::Write(Change::Delete, terms(false)?),
+        Method::Put => write(Change::Put {
+            content_type: content_type(fields.content_type)?,
+            content_encoding: content_encoding(&fields.content_encoding)?,
+            expiry: fields.ttl.map(ttl).transpose()?.map(Expiry::After),
+            value: Vec::new(),
+        })?,
+        Method::Post if is_touch => write(Change::Touch(ttl(fields.ttl.unwrap_or_default())?))?,
+        Method::Delete => write(Change::Delete)?,
         Method::Post | Method::Options | Method::Other => return Err(wrong_method(DATA_METHODS)),
     };
     Ok(Action::Data { key, operation, timing: fields.timing })
@@ -314,7 +291,8 @@ mod tests {
                     }
                     Operation::Write(
                         Change::Put { content_type, content_encoding, expiry, .. },
-                        Terms { condition, .. },
+                        condition,
+                        _,
                     ) => {
                         let ttl = match expiry {
                             Some(Expiry::After(ttl)) => format!(" {}s", ttl.as_secs()),
@@ -322,10 +300,10 @@ mod tests {
                         };
                         format!("put {key} {condition:?} {content_type}{content_encoding}{ttl}")
                     }
-                    Operation::Write(Change::Touch(ttl), Terms { condition, .. }) => {
+                    Operation::Write(Change::Touch(ttl), condition, _) => {
                         format!("touch {key} {condition:?} {}s", ttl.as_secs())
                     }
-                    Operation::Write(Change::Delete, Terms { condition, .. }) => {
+                    Operation::Write(Change::Delete, condition, _) => {
                         format!("delete {key} {condition:?}")
                     }
                 }
