@@ -4,7 +4,7 @@
 //! and writes them. A line that comes faster than allowed, or finds the queue full, is dropped and counted.
 
 use super::error::Failure;
-use super::head::origin_form;
+use super::head::path_and_query;
 use crate::tiered::Served;
 use http1::request::{Head, Method};
 use kv::Outcome;
@@ -137,7 +137,8 @@ pub(super) struct Entry {
     is_sampled: bool,
     /// The trace of the request, or what the client calls it; made up if it has no name.
     id: String,
-    target: Vec<u8>,
+    path: Vec<u8>,
+    query: Option<Vec<u8>>,
     method: Method,
     /// The bytes of the connection when it began.
     before: Bytes,
@@ -168,8 +169,9 @@ impl Recorder {
             let random = &mut self.collected.borrow_mut().random;
             format!("{:016x}{:016x}", random.next_u64(), random.next_u64())
         });
-        let target = origin_form(head.target).to_owned();
-        Box::new(Entry { is_sampled, id, target, method: head.method, before })
+        let (path, query) = path_and_query(head);
+        let (path, query) = (path.to_owned(), query.map(<[u8]>::to_owned));
+        Box::new(Entry { is_sampled, id, path, query, method: head.method, before })
     }
 
     /// Logs an answered request and when it began, if it is to be logged. `now` are the bytes of its connection after the answer was
@@ -199,11 +201,10 @@ impl Recorder {
         if let Some(client) = client.filter(|client| !client.is_empty()) {
             let _ = write!(lines, ",\"client\":\"{client}\"");
         }
-        if let Some(Entry { id, target, method, before, .. }) = entry {
-            let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
+        if let Some(Entry { id, path, query, method, before, .. }) = entry {
             let _ = write!(lines, ",\"request_id\":\"{id}\",\"method\":\"{}\",\"path\":\"", method.as_str());
-            escape(lines, &target[..path_end]);
-            if let Some(query) = target.get(path_end + 1..) {
+            escape(lines, path);
+            if let Some(query) = query {
                 lines.push_str("\",\"query\":\"");
                 escape(lines, &without_signature(query));
             }
@@ -247,7 +248,7 @@ impl Drop for Recorder {
 impl Entry {
     /// Of an API whose queries have values in them.
     pub(super) fn without_query(mut self: Box<Self>) -> Box<Self> {
-        self.target.truncate(memchr::memchr(b'?', &self.target).unwrap_or(self.target.len()));
+        self.query = None;
         self
     }
 

@@ -105,22 +105,23 @@ impl ReadCondition {
     }
 }
 
-/// A proxy may send the target with scheme and host; what follows them is the path.
-pub(super) fn origin_form(target: &[u8]) -> &[u8] {
-    if target.first() == Some(&b'/') {
-        return target;
-    }
-    match memchr::memmem::find(target, b"://") {
-        Some(at) => {
-            let authority = &target[at + 3..];
-            // A query may come without a path, and have a / of its own.
-            match memchr::memchr2(b'/', b'?', authority) {
-                Some(path) if authority[path] == b'/' => &authority[path..],
-                _ => b"/",
-            }
+/// The path of a target, and its query if there is one. A proxy may send both behind scheme and host.
+pub(super) fn path_and_query<'b>(head: &Head<'_, 'b>) -> (&'b [u8], Option<&'b [u8]>) {
+    let target = match head.target {
+        [b'/', ..] => head.target,
+        // A query may come without a path.
+        target => {
+            absolute(target).map_or(target, |(_, rest)| if rest.starts_with(b"/") { rest } else { b"/" })
         }
-        None => target,
-    }
+    };
+    let path_end = if head.is_plain { None } else { memchr::memchr(b'?', target) };
+    path_end.map_or((target, None), |end| (&target[..end], Some(&target[end + 1..])))
+}
+
+/// The host of an absolute URL, with its port, and what follows it.
+pub(super) fn absolute(url: &[u8]) -> Option<(&[u8], &[u8])> {
+    let host = &url[memchr::memmem::find(url, b"://")? + 3..];
+    Some(host.split_at(memchr::memchr2(b'/', b'?', host).unwrap_or(host.len())))
 }
 
 /// Whether it can be sent in a field: no parser of heads has looked at what comes in JSON.

@@ -1,6 +1,7 @@
 //! Which names a listener answers to. A page whose name was bound to a loopback address (DNS rebinding) asks for its own name.
 
 use super::error::Failure;
+use super::head::absolute;
 use super::listen::Address;
 use http1::request::Head;
 use std::net::IpAddr;
@@ -44,7 +45,7 @@ impl Hosts {
             return Err(Failure::new(403, "foreign_host", what));
         }
         if let Some(origin) = head.origin
-            && !host_of(origin).is_some_and(|host| self.has(host))
+            && !absolute(origin).is_some_and(|(host, _)| self.has(host))
         {
             let origin = String::from_utf8_lossy(origin);
             let what = format!(
@@ -63,13 +64,10 @@ impl Hosts {
 
 /// The host of an absolute target, else that of `Host` (RFC 9112, 3.2.2).
 fn asked_for<'b>(head: &Head<'_, 'b>) -> Option<&'b [u8]> {
-    if head.target.starts_with(b"/") { head.host } else { host_of(head.target).or(head.host) }
-}
-
-/// What stands between `://` and the path.
-fn host_of(url: &[u8]) -> Option<&[u8]> {
-    let host = &url[memchr::memmem::find(url, b"://")? + 3..];
-    Some(memchr::memchr2(b'/', b'?', host).map_or(host, |end| &host[..end]))
+    if head.target.starts_with(b"/") {
+        return head.host;
+    }
+    absolute(head.target).map(|(host, _)| host).or(head.host)
 }
 
 fn without_port(host: &[u8]) -> &[u8] {

@@ -5,7 +5,7 @@
 use super::Shared;
 use super::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
 use super::error::Failure;
-use super::head::{content_type, origin_form, refuse_encoded, wrong_method};
+use super::head::{content_type, path_and_query, refuse_encoded, wrong_method};
 use super::query::Params;
 use super::reply::{Answer, JSON};
 use crate::tiered::WriteError;
@@ -39,11 +39,7 @@ impl Action {
 
 /// Finds the route; `None` where there is none, and the plain interface has the word.
 pub(super) fn route(head: &Head<'_, '_>) -> Option<Result<Action, Failure>> {
-    let target = origin_form(head.target);
-    let (path, query) = match memchr::memchr(b'?', target) {
-        Some(end) => (&target[..end], Some(&target[end + 1..])),
-        None => (target, None),
-    };
+    let (path, query) = path_and_query(head);
     let allow = match path {
         b"/preload" => "POST",
         b"/compute/prime" | b"/compute/hash" => "GET",

@@ -5,7 +5,7 @@
 use super::change::{Change, Expiry};
 use super::error::Failure;
 use super::head::{
-    RangeRequest, ReadCondition, content_encoding, content_type, origin_form, ttl, version_of_tag, wait,
+    RangeRequest, ReadCondition, content_encoding, content_type, path_and_query, ttl, version_of_tag, wait,
     wrong_method,
 };
 use super::list::ListQuery;
@@ -66,18 +66,15 @@ impl Action<&[u8]> {
 const PAGE_METHODS: &str = "GET, HEAD";
 const DATA_METHODS: &str = "GET, HEAD, PUT, DELETE";
 /// The query of a POST that gives a key another end.
-const TOUCH: [&[u8]; 2] = [b"?touch", b"?touch="];
+const TOUCH: [&[u8]; 2] = [b"touch", b"touch="];
 
 /// Finds the route; an encoded key is decoded into `scratch`.
 pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result<Action<&'k [u8]>, Failure> {
-    let target = origin_form(head.target);
-    let query = || target.iter().position(|&byte| byte == b'?');
-    let path_end = if head.is_plain { None } else { query() }.unwrap_or(target.len());
-    let path = &target[..path_end];
+    let (path, query) = path_and_query(head);
     let is_read = matches!(head.method, Method::Get | Method::Head);
     if let Some(encoded) = path.strip_prefix(proto::KV_PREFIX.as_bytes()) {
-        let is_touch = head.method == Method::Post && TOUCH.contains(&&target[path_end..]);
-        if path_end < target.len() && !is_touch {
+        let is_touch = head.method == Method::Post && query.is_some_and(|query| TOUCH.contains(&query));
+        if query.is_some() && !is_touch {
             if !(is_read || matches!(head.method, Method::Put | Method::Delete)) {
                 return Err(wrong_method(DATA_METHODS));
             }
@@ -100,7 +97,7 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
     if let Some(page) = metrics::PAGES.iter().find(|page| page.path.as_bytes() == path) {
         return if is_read { Ok(Action::Page(*page)) } else { Err(wrong_method(PAGE_METHODS)) };
     }
-    let query = target.get(path_end + 1..).unwrap_or_default();
+    let query = query.unwrap_or_default();
     match path {
         b"/kv" if !is_read => Err(wrong_method(PAGE_METHODS)),
         b"/kv" => Ok(Action::List(Box::new(ListQuery::of(query, head.field("accept"))?))),

@@ -7,7 +7,7 @@ use super::reply::Reply;
 use super::{Call, CompatState};
 use crate::Worker;
 use crate::access_log::Entry;
-use crate::head::{is_encoded, origin_form};
+use crate::head::{is_encoded, path_and_query};
 use crate::query::{Params, decode};
 use crate::reply::{Request, write_failure};
 use crate::timeouts::End;
@@ -108,17 +108,16 @@ impl<S: Stream> Connection<S> {
 
     /// What is asked for, without the body.
     fn call(&self, head: &Head<'_, '_>, method_name: &'static str) -> Call {
-        let target = origin_form(head.target);
-        let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
+        let (path, query) = path_and_query(head);
         let mut params = Params::default();
-        params.add(target.get(path_end + 1..).unwrap_or_default());
+        params.add(query.unwrap_or_default());
         let kind = head.field("content-type").unwrap_or_default();
         Call {
             worker: Rc::clone(&self.wire.worker),
             state: Arc::clone(&self.state),
             method: if head.method == Method::Head { Method::Get } else { head.method },
             method_name,
-            path: decode(&target[..path_end], false),
+            path: decode(path, false),
             params,
             is_form: kind.starts_with(b"application/x-www-form-urlencoded"),
             body: Vec::new(),

@@ -6,7 +6,7 @@ use super::credentials::{Credential, Table};
 use super::signature::{self, Payload, Signed};
 use crate::change::Change;
 use crate::error::Failure;
-use crate::head::{RangeRequest, ReadCondition, content_encoding, content_type, origin_form};
+use crate::head::{RangeRequest, ReadCondition, content_encoding, content_type, path_and_query};
 use crate::json;
 use crate::list::{ListQuery, successor};
 use crate::query::{Params, decode};
@@ -103,11 +103,10 @@ fn not_implemented(what: impl Into<Cow<'static, str>>) -> Failure {
 
 /// What is asked for, if whoever asks may do that.
 pub(super) fn asked(head: &Head<'_, '_>, table: &Table, now: SystemTime) -> Result<Asked, Failure> {
-    let target = origin_form(head.target);
-    let path_end = memchr::memchr(b'?', target).unwrap_or(target.len());
-    let path = decode(&target[..path_end], false);
+    let (path, query) = path_and_query(head);
+    let path = decode(path, false);
     let mut params = Params::default();
-    params.add(target.get(path_end + 1..).unwrap_or_default());
+    params.add(query.unwrap_or_default());
     let Signed { credential, payload } = signature::verify(head, &path, &params, table, now)?;
     let operation = operation(head, &path, &params, &table.bucket)?;
     check_fields(head)?;
