@@ -5,6 +5,7 @@
 
 use super::error::Failure;
 use super::head::path_and_query;
+use super::rate::RateLimiter;
 use crate::tiered::Served;
 use http1::request::{Head, Method};
 use kv::Outcome;
@@ -17,8 +18,7 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Most bytes of lines that wait to be written.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
@@ -32,9 +32,7 @@ const ID_BYTES_MAX: usize = 128;
 pub struct AccessLog {
     /// Part of the ordinary answers that are logged. Failures always are.
     sample: f64,
-    lines_per_sec: u32,
-    /// The second of the last line, and how many came in it: two halves of a number.
-    this_second: AtomicU64,
+    limiter: RateLimiter,
     queue: Mutex<Queue>,
     changed: Condvar,
     /// Lines given to the program.
@@ -57,8 +55,7 @@ impl AccessLog {
     pub fn new(sample: f64, lines_per_sec: u32) -> AccessLog {
         AccessLog {
             sample,
-            lines_per_sec,
-            this_second: AtomicU64::new(0),
+            limiter: RateLimiter::new(lines_per_sec.into(), lines_per_sec),
             queue: Mutex::default(),
             changed: Condvar::new(),
             lines: Counter::default(),
@@ -91,18 +88,6 @@ impl AccessLog {
     pub fn close(&self) {
         self.queue.lock().is_closed = true;
         self.changed.notify_all();
-    }
-
-    /// Whether another line may be written in this second.
-    fn admits(&self, now: SystemTime) -> bool {
-        let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() & u64::from(u32::MAX));
-        let before = self.this_second.fetch_add(1, Relaxed);
-        if before >> 32 == second {
-            return before & u64::from(u32::MAX) < u64::from(self.lines_per_sec);
-        }
-        // The first of its second. Lines of others that come between the two steps are not counted.
-        self.this_second.store((second << 32) + 1, Relaxed);
-        self.lines_per_sec > 0
     }
 
     fn put(&self, lines: Vec<u8>, count: u64) {
@@ -188,8 +173,7 @@ impl Recorder {
         if !entry.is_some_and(|entry| entry.is_sampled) && !is_logged_always(status) {
             return;
         }
-        let time = SystemTime::now();
-        if !self.log.admits(time) {
+        if !self.log.limiter.take(Instant::now()).is_within {
             self.log.dropped.add(1);
             return;
         }
@@ -197,7 +181,7 @@ impl Recorder {
         let Collected { lines, count, .. } = &mut *collected;
         *count += 1;
         // Writing to a string cannot fail, here and below.
-        let _ = write!(lines, "{{\"time\":\"{}\"", humantime::format_rfc3339_micros(time));
+        let _ = write!(lines, "{{\"time\":\"{}\"", humantime::format_rfc3339_micros(SystemTime::now()));
         if let Some(client) = client.filter(|client| !client.is_empty()) {
             let _ = write!(lines, ",\"client\":\"{client}\"");
         }

@@ -1,5 +1,5 @@
-//! How many requests a token may make: a bucket that fills at a constant rate, and the fields that say what is left
-//! (draft-ietf-httpapi-ratelimit-headers).
+//! How many requests a token may make, and how many lines are logged: a bucket that fills at a constant rate, and the fields
+//! that say what is left (draft-ietf-httpapi-ratelimit-headers).
 
 use http1::Writer;
 use std::sync::atomic::AtomicU64;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Most requests per second, and most at once.
 pub(super) const RATE_MAX: f64 = 1e6;
 
-/// The bucket of one token, over all connections.
+/// A bucket, over all connections.
 #[derive(Debug)]
 pub(super) struct RateLimiter {
     /// Requests per second.
@@ -37,7 +37,7 @@ pub(super) struct RateState {
 }
 
 impl RateLimiter {
-    /// A full bucket. `rate` is above 0.
+    /// A full bucket.
     pub(super) fn new(rate: f64, burst: u32) -> RateLimiter {
         RateLimiter { rate, burst, started: Instant::now(), full_at: AtomicU64::new(0) }
     }
@@ -45,7 +45,7 @@ impl RateLimiter {
     /// Takes one request out of the bucket, if there is one.
     pub(super) fn take(&self, now: Instant) -> RateState {
         let now = nanos(now.saturating_duration_since(self.started));
-        let each = (1e9 / self.rate) as u64;
+        let each = ((1e9 / self.rate) as u64).max(1);
         let all = each.saturating_mul(u64::from(self.burst));
         // From now until the bucket is full again, if this request is taken.
         let missing = |full_at: u64| full_at.saturating_sub(now).saturating_add(each);
@@ -53,7 +53,7 @@ impl RateLimiter {
             |full_at| Some(missing(full_at)).filter(|missing| *missing <= all).map(|missing| now + missing);
         let taken = self.full_at.fetch_update(Relaxed, Relaxed, next);
         let (is_within, remaining, reset) = match taken {
-            Ok(full_at) => (true, (all - missing(full_at)) / each.max(1), missing(full_at)),
+            Ok(full_at) => (true, (all - missing(full_at)) / each, missing(full_at)),
             Err(full_at) => (false, 0, missing(full_at) - all),
         };
         let secs = |nanos: u64| nanos.div_ceil(1_000_000_000);
