@@ -20,6 +20,9 @@ const CONTENT_TYPE: &str = "text/plain";
 /// loses half of the races, of many writers on one key most.
 const EXCHANGES_MAX: usize = 64;
 
+/// Hashes that are remembered: as many as the original system keeps.
+const HASHES_MAX: usize = 500;
+
 /// A request and its server.
 pub(super) struct Call {
     pub(super) worker: Rc<Worker>,
@@ -123,14 +126,19 @@ impl Call {
 
     /// The hash of a text, and whether it was remembered.
     pub(super) async fn hash(&self, text: &[u8]) -> Result<(u32, bool), Full> {
-        if let Some(hash) = self.state.hashes.lock().get(text) {
+        if let Some(hash) = self.state.hashes.lock().get(text).copied() {
             self.count(|counts| counts.hash_hits += 1);
             return Ok((hash, true));
         }
         self.count(|counts| counts.hash_misses += 1);
         let text = text.to_vec();
         let (hash, text) = self.worker.shared.compute(move || (compute::hash(&text), text)).await?;
-        self.state.hashes.lock().insert(text, hash);
+        let mut hashes = self.state.hashes.lock();
+        hashes.put(text, hash);
+        if hashes.len() > HASHES_MAX {
+            hashes.pop_lru();
+            self.count(|counts| counts.hash_evictions += 1);
+        }
         Ok((hash, false))
     }
 

@@ -24,9 +24,10 @@ pub(super) use s3::{S3Connection, S3State, write_failure};
 use crate::hosts::Hosts;
 use crate::listen::Listen;
 use call::Call;
+use lru::LruCache;
 use parking_lot::Mutex;
 use reply::Reply;
-use statistics::{Counts, HashCache};
+use statistics::Counts;
 use std::pin::Pin;
 
 /// A compatibility API by name.
@@ -95,13 +96,14 @@ pub struct CompatListener {
 pub(super) struct CompatState {
     api: &'static CompatApi,
     counts: Mutex<Counts>,
-    hashes: Mutex<HashCache>,
+    /// The hashes of texts.
+    hashes: Mutex<LruCache<Vec<u8>, u32>>,
     /// Those that its listener answers for.
     hosts: Option<Hosts>,
 }
 
 impl CompatState {
     pub(super) fn new(api: &'static CompatApi, hosts: Option<Hosts>) -> CompatState {
-        CompatState { api, counts: Mutex::default(), hashes: Mutex::default(), hosts }
+        CompatState { api, counts: Mutex::default(), hashes: Mutex::new(LruCache::unbounded()), hosts }
     }
 }
