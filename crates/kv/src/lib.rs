@@ -15,7 +15,7 @@ pub mod units;
 
 pub use clock::{Clock, Timestamp};
 pub use error::Error;
-pub use text::{line_number, named, one_line};
+pub use text::{escaped, line_number, named, one_line};
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -145,13 +145,6 @@ pub(super) fn slug(name: &str) -> String {
     name.chars().map(|c| if is_safe(c) { c.to_string() } else { format!("~{:x}~", u32::from(c)) }).collect()
 }
 
-/// Text as text in HTML and SVG, in elements and in quoted attributes.
-pub(super) fn escape(text: &str) -> String {
-    const ESCAPES: &[(char, &str)] =
-        &[('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
-    ESCAPES.iter().fold(text.to_owned(), |text, (c, safe)| text.replace(*c, safe))
-}
-
 /// The name of a variant, as in JSON.
 pub(super) fn name(of: impl Serialize) -> String {
     let name = serde_json::to_value(of).expect("a variant is a word");

@@ -1,8 +1,9 @@
 //! A page as HTML: one file without scripts, for the screen, light or dark, and for paper.
 
 use super::document::{Answer, Block, Card, Document, Figure, Table, TableRow};
-use super::format::{escape, slug};
+use super::format::slug;
 use super::svg;
+use kv::escaped;
 
 /// Writes the page.
 pub(super) fn write(document: &Document) -> String {
@@ -12,7 +13,7 @@ pub(super) fn write(document: &Document) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{}</title>\n<style>\n{}{}</style>\n</head>\n<body>\n<main>\n\
          <header>\n<h1>{}</h1>\n<p class=\"above\">{}</p>\n</header>\n{}</main>\n</body>\n</html>\n",
-        escape(&document.title),
+        escaped(&document.title),
         include_str!("style.css"),
         svg::style(),
         prose(&document.title),
@@ -49,7 +50,7 @@ fn block(of: &Block) -> String {
         }
         Block::Table(table) => self::table(table),
         Block::Figure(figure) => self::figure(figure),
-        Block::Verbatim(text) => format!("<pre>{}</pre>\n", escape(text.trim_end())),
+        Block::Verbatim(text) => format!("<pre>{}</pre>\n", escaped(text.trim_end())),
     }
 }
 
@@ -58,7 +59,7 @@ fn card(card: &Card) -> String {
         let (said, details) = (prose(said), prose(&details.join("; ")));
         format!("<div class=\"{class}\"><dt>{label}</dt><dd>{said}</dd><dd>{details}</dd></div>\n")
     };
-    let (anchor, name, answers) = (slug(&card.name), escape(&card.name), each(&card.answers, answer));
+    let (anchor, name, answers) = (slug(&card.name), escaped(&card.name), each(&card.answers, answer));
     format!(
         "<section class=\"card\">\n<h2><a href=\"#{anchor}\">{name}</a></h2>\n<dl>\n{answers}</dl>\n</section>\n"
     )
@@ -94,5 +95,5 @@ fn table(table: &Table) -> String {
 fn prose(text: &str) -> String {
     const TIES: &[&str] =
         &[" %", " µs", " ms", " s,", " ± ", "≥ ", "≤ ", " req/s", " client", " run", "p50 ", "p99 "];
-    TIES.iter().fold(escape(text), |text, tie| text.replace(tie, &tie.replace(' ', "\u{a0}")))
+    TIES.iter().fold(escaped(text), |text, tie| text.replace(tie, &tie.replace(' ', "\u{a0}")))
 }

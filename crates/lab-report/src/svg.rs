@@ -2,7 +2,7 @@
 //!
 //! Colours are attributes that any viewer understands; a style sheet replaces them on a dark page.
 
-use super::format::escape;
+use kv::escaped;
 
 /// A colour by what it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl Svg {
     /// Words whose middle line is at `at`.
     pub fn text(&mut self, words: &str, (x, y): Place, size: f64, colour: Colour, anchor: Anchor) {
         let anchor = format!("{anchor:?}").to_lowercase();
-        let (x, y, colour, words) = (short(x), short(y), light(colour), escape(words));
+        let (x, y, colour, words) = (short(x), short(y), light(colour), escaped(words));
         self.body += &format!(
             "<text x=\"{x}\" y=\"{y}\" dy=\".35em\" font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"{anchor}\">{words}</text>\n"
         );
@@ -132,7 +132,7 @@ impl Svg {
         format!(
             "<svg {size}xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
              aria-label=\"{}\" font-family=\"sans-serif\">\n{head}{body}</svg>\n",
-            escape(label)
+            escaped(label)
         )
     }
 }

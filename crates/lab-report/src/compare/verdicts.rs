@@ -2,8 +2,9 @@
 
 use super::sentences::{p_value, ratio_of};
 use crate::document::{Block, Column, Document, Table, column};
-use crate::format::{capitalized, count, escape, latency, listed, percent};
+use crate::format::{capitalized, count, latency, listed, percent};
 use crate::{markdown, text};
+use kv::escaped;
 use kv::units::short;
 use lab_analysis::compare::{Gate, Kind, MEASURES, Measure, Method, Quotient, Standing, Subject, Verdict};
 use lab_analysis::{Comparison, Excluded};
@@ -78,7 +79,7 @@ fn margin(gate: &Gate) -> String {
 
 /// As text in XML, which has no room for control characters.
 fn xml(text: &str) -> String {
-    escape(&text.replace(char::is_control, " "))
+    escaped(&text.replace(char::is_control, " "))
 }
 
 fn title_of_sides(comparison: &Comparison) -> String {

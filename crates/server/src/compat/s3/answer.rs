@@ -7,7 +7,7 @@ use crate::json;
 use crate::list::Entries;
 use crate::reply::{NO_CACHE, Request, start};
 use http1::Writer;
-use kv::{CONTENT_TYPE_DEFAULT, Row, Version, proto};
+use kv::{CONTENT_TYPE_DEFAULT, Row, Version, escaped, proto};
 use percent_encoding::percent_encode;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -250,19 +250,7 @@ fn shown(bytes: &[u8], is_encoded: bool) -> Result<Cow<'_, str>, Failure> {
 /// Appends `<name>text</name>`.
 fn element(output: &mut String, name: &str, text: &str) {
     // Writing to a string cannot fail.
-    let _ = write!(output, "<{name}>");
-    for letter in text.chars() {
-        match letter {
-            '&' => output.push_str("&amp;"),
-            '<' => output.push_str("&lt;"),
-            '>' => output.push_str("&gt;"),
-            '"' => output.push_str("&quot;"),
-            // A reader makes a line feed of it, if it stands as it is.
-            '\r' => output.push_str("&#13;"),
-            other => output.push(other),
-        }
-    }
-    let _ = write!(output, "</{name}>");
+    let _ = write!(output, "<{name}>{}</{name}>", escaped(text));
 }
 
 #[cfg(test)]

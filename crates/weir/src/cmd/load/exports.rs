@@ -37,9 +37,7 @@ pub(super) fn junit(plan: &Plan, conditions: Option<&Conditions>, report: &LoadR
 }
 
 fn escaped(text: &str) -> String {
-    const ESCAPES: [(char, &str); 4] = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")];
-    let text = text.replace(char::is_control, " ");
-    ESCAPES.iter().fold(text, |text, (letter, safe)| text.replace(*letter, safe))
+    kv::escaped(&text.replace(char::is_control, " "))
 }
 
 /// What `k6 run --summary-export` writes, as far as it was measured. Times are milliseconds.
