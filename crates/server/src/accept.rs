@@ -44,7 +44,7 @@ pub(super) async fn serve(worker: Rc<Worker>, listeners: Vec<Listener>) {
 }
 
 /// Accepts connections until the server drains. The listener closes then: a draining server refuses new connections.
-async fn accept(worker: Rc<Worker>, Listener { socket, interface }: Listener) {
+async fn accept(worker: Rc<Worker>, Listener { socket, tls, interface }: Listener) {
     let mut draining = worker.shared.draining.subscribe();
     let listener = match Acceptor::new(socket) {
         Ok(listener) => listener,
@@ -54,7 +54,7 @@ async fn accept(worker: Rc<Worker>, Listener { socket, interface }: Listener) {
         tokio::select! {
             _ = draining.wait_for(|draining| *draining) => break,
             accepted = listener.accept() => match accepted {
-                Ok(stream) => welcome(&worker, stream, &interface),
+                Ok(stream) => welcome(&worker, stream, tls.as_ref(), &interface),
                 Err(error) => {
                     // Out of file descriptors, most likely: leave the others some time to close theirs.
                     if let Some(count) = worker.shared.accept_failures.lock().count(Instant::now()) {
@@ -88,13 +88,16 @@ async fn check_timeouts(
     }
 }
 
-fn welcome(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
+fn welcome(worker: &Rc<Worker>, stream: Stream, tls: Option<&Arc<Tls>>, interface: &Interface) {
     let open = &worker.shared.metrics.open_connections;
     worker.metrics.connections.add(1);
     if open.fetch_add(1, Relaxed) >= worker.shared.connections {
         worker.metrics.shed_connections.add(1);
         open.fetch_sub(1, Relaxed);
-        refuse_connection(worker, stream, interface);
+        // A handshake would take what the limit is to save.
+        if tls.is_none() {
+            refuse_connection(worker, stream, interface);
+        }
         return;
     }
     if let Stream::Tcp(stream) = &stream {
@@ -103,12 +106,10 @@ fn welcome(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
     }
     let (own, interface) = (Rc::clone(worker), interface.clone());
     // Each kind in a task of its own: a plain connection is not to be as large as one with TLS.
-    match stream {
-        Stream::Tcp(stream) if let Some(tls) = interface.tls().cloned() => {
-            spawn(worker, serve_tls(own, stream, tls, interface));
-        }
-        Stream::Tcp(stream) => spawn(worker, serve_connection(own, stream, interface)),
-        Stream::Unix(stream) => spawn(worker, serve_connection(own, stream, interface)),
+    match (stream, tls.cloned()) {
+        (Stream::Tcp(stream), Some(tls)) => spawn(worker, serve_tls(own, stream, tls, interface)),
+        (Stream::Tcp(stream), None) => spawn(worker, serve_connection(own, stream, interface)),
+        (Stream::Unix(stream), _) => spawn(worker, serve_connection(own, stream, interface)),
     }
 }
 
@@ -137,12 +138,8 @@ async fn serve_connection(worker: Rc<Worker>, stream: impl wire::Stream, interfa
     }
 }
 
-/// Answers 503 to one connection too many, if it speaks plain HTTP, and closes it.
+/// Answers 503 to one connection too many, which speaks plain HTTP, and closes it.
 fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface) {
-    // A handshake would take what the limit is to save.
-    if interface.tls().is_some() {
-        return;
-    }
     let (mut refusal, request) = (Vec::new(), Request::unparsed(&[], Instant::now()));
     let failure = Failure::new(503, "too_many_connections", "too many connections are open");
     let failure = failure.not_applied().with("Retry-After", "1");

@@ -213,6 +213,8 @@ struct Shared {
 /// A listening socket, and what is served there.
 struct Listener {
     socket: OwnedFd,
+    /// What it speaks, if not plain HTTP.
+    tls: Option<Arc<Tls>>,
     interface: Interface,
 }
 
@@ -228,37 +230,30 @@ impl Interface {
     /// What `place` is at an `address` that was bound for `at`.
     fn of(place: Place, at: &Listen, address: &Address, options: &Options, tiers: &Tiers) -> Interface {
         let hosts = Hosts::of(address, at.name.as_deref(), &options.hosts);
-        let tls = options.tls.clone().filter(|_| matches!(address, Address::Tcp(_)));
         match (place, &options.s3_credentials) {
             (Place::Compat(api), Some(credentials)) if api.is_s3 => {
-                Interface::S3(Arc::new(S3State::new(Arc::clone(credentials), tls, hosts, tiers)))
+                Interface::S3(Arc::new(S3State::new(Arc::clone(credentials), hosts, tiers)))
             }
             (Place::Compat(api), _) => Interface::Compat(Arc::new(CompatState::new(api, hosts))),
             (Place::Values | Place::Operations, _) => {
                 let has_values = matches!(place, Place::Values);
                 let has_pages = !has_values || options.ops_listen.is_empty();
                 let is_open = !has_values && address.is_local();
-                let (tls, tokens) = (tls.filter(|_| !is_open), options.tokens.clone().filter(|_| !is_open));
+                let tokens = options.tokens.clone().filter(|_| !is_open);
                 let is_restricted = tokens.is_some() || !(has_values && has_pages);
-                Interface::Plain(Arc::new(PlainState {
-                    hosts,
-                    tls,
-                    has_values,
-                    has_pages,
-                    tokens,
-                    is_restricted,
-                }))
+                Interface::Plain(Arc::new(PlainState { hosts, has_values, has_pages, tokens, is_restricted }))
             }
         }
     }
 
-    /// What it speaks, if not plain HTTP.
-    fn tls(&self) -> Option<&Arc<Tls>> {
-        match self {
-            Interface::Plain(state) => state.tls.as_ref(),
-            Interface::Compat(_) => None,
-            Interface::S3(state) => state.tls.as_ref(),
-        }
+    /// What is spoken there, if not plain HTTP.
+    fn tls(place: Place, address: &Address, options: &Options) -> Option<Arc<Tls>> {
+        let may_be = match place {
+            Place::Values => true,
+            Place::Compat(api) => api.is_s3,
+            Place::Operations => !address.is_local(),
+        };
+        options.tls.clone().filter(|_| may_be && matches!(address, Address::Tcp(_)))
     }
 }
 
@@ -266,8 +261,6 @@ impl Interface {
 struct PlainState {
     /// Those that it answers for.
     hosts: Option<Hosts>,
-    /// What it speaks, if not plain HTTP.
-    tls: Option<Arc<Tls>>,
     /// Whether it has the routes that are no pages.
     has_values: bool,
     /// Whether it has all pages, and not only those that are everywhere.
@@ -309,10 +302,11 @@ impl Server {
         let (mut addresses, mut socket_files) = (Vec::new(), Vec::new());
         for ((place, at), bound) in options.places().zip(sockets.0) {
             for bound in bound {
+                let tls = Interface::tls(place, &bound.address, &options);
                 let interface = Interface::of(place, at, &bound.address, &options, &tiers);
                 bound.listen()?;
                 for (listeners, socket) in listeners.iter_mut().zip(bound.sockets) {
-                    listeners.push(Listener { socket, interface: interface.clone() });
+                    listeners.push(Listener { socket, tls: tls.clone(), interface: interface.clone() });
                 }
                 socket_files.extend(bound.file);
                 addresses.push((place, bound.address));

@@ -22,7 +22,6 @@ use crate::list;
 use crate::reply::Request;
 use crate::tiered::{Tiers, WriteError};
 use crate::timeouts::End;
-use crate::tls::Tls;
 use crate::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
 use answer::Answer;
 use bytes::Buf;
@@ -40,7 +39,6 @@ pub(crate) use answer::write_failure;
 /// What the workers share of the API.
 pub(crate) struct S3State {
     credentials: Arc<S3Credentials>,
-    pub(crate) tls: Option<Arc<Tls>>,
     /// Those that its listener answers for.
     hosts: Option<Hosts>,
     times: Times,
@@ -48,15 +46,10 @@ pub(crate) struct S3State {
 }
 
 impl S3State {
-    pub(crate) fn new(
-        credentials: Arc<S3Credentials>,
-        tls: Option<Arc<Tls>>,
-        hosts: Option<Hosts>,
-        tiers: &Tiers,
-    ) -> S3State {
+    pub(crate) fn new(credentials: Arc<S3Credentials>, hosts: Option<Hosts>, tiers: &Tiers) -> S3State {
         let started = SystemTime::now();
         let epochs = tiers.statuses().map(|status| status.epoch().unwrap_or_default());
-        S3State { credentials, tls, hosts, times: Times::new(epochs, started), started }
+        S3State { credentials, hosts, times: Times::new(epochs, started), started }
     }
 }
 
