@@ -6,6 +6,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use kv::{Attributes, CONTENT_TYPE_DEFAULT, Key, Row, Version};
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
+use std::io::Write;
 use std::time::SystemTime;
 
 /// What is said of a key: the members of an object of JSON. Those that are not there are left out.
@@ -64,18 +65,13 @@ impl Serialize for Etag {
 
 /// Writes `bytes` as text under `name`, or in base64 under `name_b64` if they are no UTF-8.
 pub(super) fn push_bytes(text: &mut Vec<u8>, name: &str, bytes: &[u8]) {
-    let written = match std::str::from_utf8(bytes) {
-        Ok(utf8) => {
-            [b"\"", name.as_bytes(), b"\":"].into_iter().for_each(|part| text.extend_from_slice(part));
-            serde_json::to_writer(&mut *text, utf8)
-        }
-        Err(_) => {
-            [b"\"", name.as_bytes(), b"_b64\":"].into_iter().for_each(|part| text.extend_from_slice(part));
-            serde_json::to_writer(&mut *text, &STANDARD.encode(bytes))
-        }
+    let (end, value) = match std::str::from_utf8(bytes) {
+        Ok(utf8) => ("", Cow::Borrowed(utf8)),
+        Err(_) => ("_b64", Cow::Owned(STANDARD.encode(bytes))),
     };
-    // Strings cannot fail to serialize.
-    let _ = written;
+    // Memory takes everything, and strings cannot fail to serialize.
+    let _ = write!(text, "\"{name}{end}\":");
+    let _ = serde_json::to_writer(text, &value);
 }
 
 /// The bytes that are given as text or in base64, but not both.
