@@ -6,7 +6,9 @@ use super::credentials::{Credential, Table};
 use super::signature::{self, Payload, Signed};
 use crate::change::Change;
 use crate::error::Failure;
-use crate::head::{RangeRequest, ReadCondition, content_encoding, content_type, path_and_query};
+use crate::head::{
+    RangeRequest, ReadCondition, content_encoding, content_type, path_and_query, version_of_tag,
+};
 use crate::json;
 use crate::list::{ListQuery, successor};
 use crate::query::{Params, decode};
@@ -353,11 +355,9 @@ fn precondition(lists: &[&[u8]], is_weak: bool) -> Option<Precondition> {
 
 /// The version of an ETag, whose quotes some clients leave out.
 fn version(tag: &[u8]) -> Option<Version> {
-    let tag = std::str::from_utf8(tag.trim_ascii()).ok()?;
-    let inner = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag);
-    let number = inner.strip_suffix(ETAG_END)?;
-    let version = Version(number.parse().ok()?);
-    (version.to_string() == number).then_some(version)
+    let tag = tag.trim_ascii();
+    let inner = tag.strip_prefix(b"\"").and_then(|tag| tag.strip_suffix(b"\"")).unwrap_or(tag);
+    version_of_tag(inner.strip_suffix(ETAG_END.as_bytes())?)
 }
 
 /// How the value came is not what it is.

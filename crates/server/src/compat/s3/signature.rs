@@ -267,14 +267,14 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
 
 /// `20261123T070000Z`
 fn instant(date: &str) -> Option<SystemTime> {
-    let digits = |range: std::ops::Range<usize>| {
-        date.get(range).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let (year, month, day) = (digits(0..4)?, digits(4..6)?, digits(6..8)?);
-    let (hour, minute, second) = (digits(9..11)?, digits(11..13)?, digits(13..15)?);
-    let rest = (date.get(8..9)?, date.get(15..)?);
-    let text = format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z");
-    (rest == ("T", "Z")).then(|| humantime::parse_rfc3339(&text).ok()).flatten()
+    let (day, time) = date.strip_suffix('Z')?.split_once('T')?;
+    if !date.is_ascii() || (day.len(), time.len()) != (8, 6) {
+        return None;
+    }
+    let day = format!("{}-{}-{}", &day[..4], &day[4..6], &day[6..]);
+    let time = format!("{}:{}:{}", &time[..2], &time[2..4], &time[4..]);
+    // The digits are looked at there.
+    humantime::parse_rfc3339(&format!("{day}T{time}Z")).ok()
 }
 
 fn with_single_blanks(value: &[u8]) -> String {
