@@ -13,7 +13,6 @@ use super::reply::{
 };
 use super::routes::{Action, Operation, route};
 use super::timeouts::End;
-use super::tokens::Verb;
 use super::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
 use super::{PlainState, Shared, Worker, batch, idempotency, lab};
 use crate::tiered::{Made, Read, Served, WriteError, WriteTerms};
@@ -30,8 +29,8 @@ const LOCKED_BYTES_MAX: usize = 2 << 10;
 
 pub(super) struct Connection<S: Stream> {
     pub(super) wire: Wire<S>,
-    state: Arc<PlainState>,
-    access: Access,
+    pub(super) state: Arc<PlainState>,
+    pub(super) access: Access,
     /// Percent-decoded keys.
     scratch: Vec<u8>,
     /// Of the next request, or of the one that is being handled, once its faults are injected.
@@ -371,10 +370,5 @@ impl<S: Stream> Connection<S> {
     fn of_data(&self, request: &Request, performed: Result<(), End>) -> Result<Result<Answer, Failure>, End> {
         let Err(error) = performed else { return Ok(Ok(Answer::Data)) };
         error.failure().map(Err).inspect_err(|_| self.wire.answered(request, 200, None, None))
-    }
-
-    /// Whether the token of the request still allows this, some time after it was admitted.
-    pub(super) fn still_permits(&mut self, verb: Verb, key: &[u8]) -> Result<(), Failure> {
-        self.access.still_permits(&self.state, verb, key)
     }
 }

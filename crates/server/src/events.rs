@@ -174,7 +174,7 @@ impl<S: Stream> Connection<S> {
         let mut away = None;
         push_id(&mut self.wire.output, &watches.positions);
         // Once it does not, the client that comes again is told so.
-        while self.still_permits(Verb::Watch, prefix).is_ok() {
+        while self.access.still_permits(&self.state, Verb::Watch, prefix).is_ok() {
             if is_owner() {
                 away = None;
             } else if away.get_or_insert_with(Instant::now).elapsed() >= HEARTBEAT {
@@ -240,7 +240,7 @@ impl<S: Stream> Connection<S> {
             let since = Instant::now();
             loop {
                 let has_news = self.wait(Some(&news), until.min(Instant::now() + pause)).await?;
-                self.still_permits(Verb::Read, key.as_bytes())?;
+                self.access.still_permits(&self.state, Verb::Read, key.as_bytes())?;
                 if has_news || pause < HEARTBEAT || Instant::now() >= until || self.wire.worker.is_draining()
                 {
                     break;
