@@ -316,13 +316,12 @@ impl Server {
         let connections = open_files::make_room(options.connections);
         let computes = options.faults.is_some() || options.compat.iter().any(|at| at.api.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
-        let metrics = Metrics::new(workers, compute.as_ref().map(|pool| Arc::clone(&pool.meters)));
         let budget = Arc::new(Budget::new(options.memory_budget));
         tiers.count_in(&budget);
         let shared = Arc::new(Shared {
             connections,
             tiers,
-            metrics,
+            metrics: Metrics::new(workers),
             budget,
             batch_reads: Semaphore::new(BATCH_READS_MAX),
             compute,

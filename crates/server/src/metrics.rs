@@ -4,7 +4,7 @@
 
 use super::busy::Busy;
 use super::compat::S3Credentials;
-use super::compute;
+use super::compute::Pool;
 use super::dashboard;
 use super::faults::Faults;
 use super::prefixes::PrefixSampler;
@@ -53,8 +53,6 @@ pub(super) struct Metrics {
     pub(super) open_connections: AtomicUsize,
     /// Connections to which events are told.
     pub(super) watchers: AtomicUsize,
-    /// Of the pool that computes, where there is one.
-    compute: Option<Arc<compute::Meters>>,
     pub(super) started: Instant,
 }
 
@@ -80,12 +78,11 @@ impl WorkerMetrics {
 }
 
 impl Metrics {
-    pub(super) fn new(workers: usize, compute: Option<Arc<compute::Meters>>) -> Metrics {
+    pub(super) fn new(workers: usize) -> Metrics {
         Metrics {
             workers: (0..workers).map(|_| Arc::default()).collect(),
             open_connections: AtomicUsize::new(0),
             watchers: AtomicUsize::new(0),
-            compute,
             started: Instant::now(),
         }
     }
@@ -97,7 +94,7 @@ impl Metrics {
 
 /// The samples of all metrics, now.
 fn collect(worker: &Worker) -> Samples {
-    let Shared { metrics, tiers, faults, budget, options, .. } = &*worker.shared;
+    let Shared { metrics, tiers, compute, faults, budget, options, .. } = &*worker.shared;
     let mut page = Samples::default();
     page.number("weir_build_info", concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1.0);
     for (m, method) in Method::NAMES.iter().enumerate() {
@@ -148,12 +145,12 @@ fn collect(worker: &Worker) -> Samples {
         page.number("weir_lock_busy_seconds_total", "lock=\"commit\"", lock.busy.as_secs_f64());
         page.number("weir_lock_queue_seconds_total", "lock=\"commit\"", lock.waited.as_secs_f64());
     }
-    if let Some(compute) = &metrics.compute {
-        page.number(SHED, "reason=\"compute\"", compute.shed.get() as f64);
-        page.number("weir_compute_threads", "", compute.threads as f64);
-        page.number("weir_compute_queued", "", compute.queued.load(Relaxed) as f64);
-        page.number("weir_compute_busy_seconds_total", "", secs(&compute.busy_nanos));
-        page.histogram("weir_compute_queue_seconds", "", [&compute.waited], 1e6);
+    if let Some(Pool { meters, .. }) = compute {
+        page.number(SHED, "reason=\"compute\"", meters.shed.get() as f64);
+        page.number("weir_compute_threads", "", meters.threads as f64);
+        page.number("weir_compute_queued", "", meters.queued.load(Relaxed) as f64);
+        page.number("weir_compute_busy_seconds_total", "", secs(&meters.busy_nanos));
+        page.histogram("weir_compute_queue_seconds", "", [&meters.waited], 1e6);
     }
     if let Some(replica) = &tiers.replica {
         page.number("weir_replica_up", "", f64::from(replica.is_up()));
