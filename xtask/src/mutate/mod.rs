@@ -30,17 +30,8 @@ enum Seen {
     Failed,
     /// The tests do not end.
     Hung,
-    Not,
-}
-
-impl Seen {
-    fn shown(self) -> &'static str {
-        match self {
-            Seen::Failed => "seen",
-            Seen::Hung => "seen, by time-out",
-            Seen::Not => "NOT SEEN",
-        }
-    }
+    /// All tests pass: none sees it.
+    Passed,
 }
 
 #[derive(Deserialize)]
@@ -72,8 +63,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     for guard in guards.iter().filter(|guard| guard.name.contains(&args.name)) {
         let began = Instant::now();
         let seen = guard.seen(Duration::from_secs(args.limit))?;
-        println!("{:17}  {:4} s  {}", seen.shown(), began.elapsed().as_secs(), guard.name);
-        unseen.extend((seen == Seen::Not).then_some(guard.name.as_str()));
+        println!("{:4} s  {}: {seen:?}", began.elapsed().as_secs(), guard.name);
+        unseen.extend((seen == Seen::Passed).then_some(guard.name.as_str()));
     }
     match unseen.as_slice() {
         [] => Ok(()),
@@ -95,7 +86,7 @@ impl Guard {
         let ran = self.tests.iter().map(|arguments| self.test(arguments, limit));
         let seen = ran.collect::<Result<Vec<Seen>, Error>>();
         fs::write(path, text).map_err(unreadable)?;
-        Ok(seen?.into_iter().find(|seen| *seen != Seen::Not).unwrap_or(Seen::Not))
+        Ok(seen?.into_iter().find(|seen| *seen != Seen::Passed).unwrap_or(Seen::Passed))
     }
 
     fn test(&self, arguments: &str, limit: Duration) -> Result<Seen, Error> {
@@ -113,7 +104,7 @@ impl Guard {
         let until = Instant::now() + limit;
         while Instant::now() < until {
             if let Some(status) = tests.try_wait().map_err(failed)? {
-                return Ok(if status.success() { Seen::Not } else { Seen::Failed });
+                return Ok(if status.success() { Seen::Passed } else { Seen::Failed });
             }
             thread::sleep(Duration::from_millis(100));
         }

@@ -2,7 +2,6 @@
 
 use super::judge::{BINDING, Case, GOAL, IsRight, Outcome, Tally, shortcomings, tally};
 use super::truth::{LimitVerdict, Split};
-use lab_analysis::Grade;
 use std::fmt::Display;
 
 /// The page.
@@ -83,22 +82,6 @@ fn table_of_cases(cases: &[Case]) -> String {
         let busiest = case.baseline.as_ref().map(|of| {
             format!("{} {:.0} %{}", of.resource, of.utilization * 100.0, if of.right { " ✓" } else { "" })
         });
-        let outcome = match case.outcome {
-            Outcome::Right => "right",
-            Outcome::Wrong => "wrong",
-            Outcome::NoAnswer => "no answer",
-            Outcome::Discarded => "discarded",
-            Outcome::NotImposed => "not imposed",
-        };
-        let grade = case.grade.and_then(|grade| match grade {
-            Grade::Confirmed => Some("confirmed"),
-            Grade::Supported => Some("supported"),
-            Grade::Suspected => Some("suspected"),
-            Grade::Delay => Some("a delay"),
-            Grade::FastFail => Some("fails fast"),
-            Grade::Generator => Some("generator"),
-            Grade::NotIdentified => None,
-        });
         let cells = [
             case.experiment.clone(),
             case.imposed.target.clone(),
@@ -106,10 +89,10 @@ fn table_of_cases(cases: &[Case]) -> String {
             name(case.imposed.split).to_owned(),
             case.imposed.expect.to_string(),
             or_unknown(case.said.as_ref()),
-            or_unknown(grade),
+            or_unknown(case.grade.map(|grade| format!("{grade:?}"))),
             or_unknown(case.binding.map(|ratio| format!("{ratio:.2} ×"))),
             or_unknown(busiest),
-            outcome.to_owned(),
+            format!("{:?}", case.outcome),
         ];
         cells.join(" | ").replace('\n', " ")
     };
