@@ -1,7 +1,6 @@
 //! A request from the moment it is sent to its end, for those who count.
 
 use super::answer::Outcome;
-use super::mix::Operation;
 use std::time::{Duration, Instant};
 
 /// The connection that a request went over.
@@ -19,7 +18,6 @@ pub(super) enum Connection {
 /// A request that is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
-    pub(super) operation: Operation,
     /// What it is counted as.
     pub(super) kind: usize,
     pub(super) result: Outcome,

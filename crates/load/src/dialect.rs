@@ -89,11 +89,6 @@ impl Dialect {
         self.names_key(Operation::Get) && self.form(Operation::Get).is_some_and(has_value)
     }
 
-    /// Whether `status` is one of a success.
-    pub(super) fn takes(&self, operation: Operation, status: u16) -> bool {
-        self.form(operation).is_some_and(|form| form.ok.contains(status))
-    }
-
     pub(super) fn form(&self, operation: Operation) -> Option<&OperationTemplate> {
         self.forms[operation as usize].as_ref()
     }

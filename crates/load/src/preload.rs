@@ -5,7 +5,6 @@
 use super::answer::Success;
 use super::attempt::Attempt;
 use super::client::ClientOptions;
-use super::fault::Fault;
 use super::mix::Operation;
 use super::reactor::{Driver, Reactor};
 use super::request::{Request, Requests};
@@ -14,7 +13,6 @@ use super::stream::Endpoint;
 use super::{Connect, Observer, Plan, machine_error};
 use kv::Error;
 use kv::proto::LoadEvent;
-use kv::units::Span;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,7 +58,7 @@ pub(super) fn preload(plan: &Plan, endpoints: &Arc<[Endpoint]>, observer: Observ
                     "the server must store values and give them back as the dialect says; try its requests with `curl -i`"
                 }
             };
-            let (key, why) = (requests.key(number), describe(plan, &attempt));
+            let (key, why) = (requests.key(number), describe(operation, &attempt));
             return Err(Error::new(format_args!("cannot preload key {key}: {why}")).hint(hint));
         }
     }
@@ -114,28 +112,12 @@ impl Driver for Pass<'_> {
     }
 }
 
-/// Why `attempt` is not what it should be.
-fn describe(plan: &Plan, attempt: &Attempt) -> String {
-    let (method, status) = (attempt.operation.method(), attempt.status);
-    let timeout = Span(plan.timeout);
-    let Err(fault) = attempt.result else { return format!("{method} found nothing") };
-    match fault {
-        Fault::Refused => format!("{method}: connection refused"),
-        Fault::Reset if status != 0 => format!("{method}: the connection was reset inside the answer"),
-        Fault::Reset => format!("{method}: the connection ended without an answer"),
-        Fault::Timeout => format!("{method}: no answer within {timeout}"),
-        Fault::SlowBody => format!("{method}: no complete answer within {timeout}"),
-        Fault::ClosedEarly => format!("{method}: the connection ended inside the answer"),
-        Fault::WrongLength => format!("{method}: the answer is not as long as it says"),
-        Fault::WrongValue | Fault::StaleValue => format!("{method} brought another value than was written"),
-        Fault::StreamReset => format!("{method}: the server reset the stream"),
-        Fault::GoAway => format!("{method}: the server ended the connection"),
-        Fault::Malformed if status == 0 => format!("{method}: the answer is not HTTP"),
-        Fault::Malformed
-            if attempt.operation == Operation::Put && plan.dialect().takes(attempt.operation, status) =>
-        {
-            format!("{method} was answered {status}, but not as one that is done")
-        }
-        _ => format!("{method} was answered {status}"),
+/// Why `attempt` of `operation` is not what it should be.
+fn describe(operation: Operation, attempt: &Attempt) -> String {
+    let (method, status) = (operation.method(), attempt.status);
+    match attempt.result {
+        Ok(_) => format!("{method} found nothing"),
+        Err(fault) if status == 0 => format!("{method} failed ({})", fault.name()),
+        Err(fault) => format!("{method} was answered {status} ({})", fault.name()),
     }
 }

@@ -231,7 +231,6 @@ impl Reactor {
             self.now = seen_at.map_or_else(Instant::now, |at| at.max(self.now));
             let client = &mut self.clients[index];
             let attempt = Attempt {
-                operation: client.request.operation,
                 kind: client.request.kind,
                 result,
                 status: client.answer.status,

@@ -235,9 +235,7 @@ mod tests {
 
     fn attempt(result: Result<Success, Fault>, since: Instant, until: Instant) -> Attempt {
         let connection = Connection::Kept;
-        let operation = Operation::Get;
         Attempt {
-            operation,
             kind: 0,
             result,
             status: 200,

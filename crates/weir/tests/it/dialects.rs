@@ -231,7 +231,7 @@ fn webdis_is_spoken_to_in_its_own_words() {
     let webdis = servers();
     let plan = Plan { urls: vec![target(webdis.address)], ..plan_in("webdis", "get_popular") };
     let error = load::run(&plan, &mut |_| {}).unwrap_err().to_string();
-    assert!(error.contains(": PUT was answered 200, but not as one that is done; hint: "), "{error}");
+    assert!(error.contains(": PUT was answered 200 (malformed); hint: "), "{error}");
 }
 
 #[test]

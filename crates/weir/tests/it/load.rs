@@ -539,12 +539,12 @@ fn clients_are_always_in_a_request_or_in_a_back_off() {
 #[test]
 fn the_first_key_that_does_not_come_back_ends_the_run() {
     for (reply, told) in [
-        (Reply::Status(503), "cannot preload key all_0: PUT was answered 503"),
-        (Reply::Silence, "cannot preload key all_0: PUT: no answer within 50ms"),
-        (Reply::Close, "cannot preload key all_0: PUT: the connection ended without an answer"),
-        (Reply::Garbage, "cannot preload key all_0: PUT: the answer is not HTTP"),
+        (Reply::Status(503), "cannot preload key all_0: PUT was answered 503 (http_5xx)"),
+        (Reply::Silence, "cannot preload key all_0: PUT failed (timeout)"),
+        (Reply::Close, "cannot preload key all_0: PUT failed (reset)"),
+        (Reply::Garbage, "cannot preload key all_0: PUT failed (malformed)"),
         // Answers 200 to the PUT too.
-        (Reply::Value, "cannot preload key all_0: GET brought another value than was written"),
+        (Reply::Value, "cannot preload key all_0: GET was answered 200 (wrong_value)"),
     ] {
         let server = Server::start(move |_| reply);
         let timeout = if reply == Reply::Silence { 50 } else { 20_000 };
