@@ -35,8 +35,12 @@ use clap::{Parser, Subcommand};
 use kv::Error;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
+
+const WRITABLE: &str = "name a file in a folder that is there and that you may write to";
 
 /// An HTTP key-value store with a cache over a durable database, and tools that measure it.
 #[derive(Parser)]
@@ -149,10 +153,24 @@ pub(crate) fn say_document(content: &impl serde::Serialize) -> Result<(), Error>
 }
 
 /// Reads what the command line names: `what` it is, and what to name instead.
-pub(crate) fn read_text(path: &std::path::Path, what: &str, hint: &str) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|error| {
+pub(crate) fn read_text(path: &Path, what: &str, hint: &str) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|error| {
         Error::input(format_args!("cannot read {what}{}: {error}", path.display())).hint(hint)
     })
+}
+
+/// Sees that a file can be written there, before something is measured for it. What is in it stays.
+pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).map_err(|error| Error::input(cannot_write(path, &error)).hint(WRITABLE))
+}
+
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|error| Error::new(cannot_write(path, &error)).hint(WRITABLE))
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
 }
 
 /// Prints why the command failed, without the passwords in what was given: a URL may stand where it does not belong.

@@ -4,14 +4,13 @@
 
 mod pairs;
 
-use super::{report, say, say_document};
+use super::{check_writable, report, say, say_document, write_file};
 use kv::Error;
 use lab_analysis::compare::{Gate, gate};
 use lab_analysis::{Comparison, compare};
 use lab_data::results::Results;
 use lab_report::compare::{gate_headline, gate_junit, gate_markdown, gate_text, render, text};
 use pairs::Pairs;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A loss that is looked for where the flags name none.
@@ -71,12 +70,7 @@ fn share(text: &str) -> Result<f64, Error> {
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let margin = args.fail_if_slower.unwrap_or(MARGIN);
     // What cannot be written is told before anything is measured.
-    let files = [&args.junit, &args.markdown].into_iter().flatten();
-    files.into_iter().try_for_each(|path| {
-        // What is in it stays until there is something better.
-        let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-        opened.map(drop).map_err(|error| cannot_write(path, &error))
-    })?;
+    [&args.junit, &args.markdown].into_iter().flatten().try_for_each(|path| check_writable(path))?;
     let (comparison, dir) = match (&args.base, &args.new) {
         (Some(_), _) if args.pairs.is_asked() => {
             return Err(Error::input("BASE and --command or --url are given; both say what to compare")
@@ -125,15 +119,6 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
             .hint("see in the tables why: weir compare with --out DIR writes them")),
         _ => Ok(()),
     }
-}
-
-fn write_file(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|error| cannot_write(path, &error))
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
-    Error::input(format_args!("cannot write {}: {error}", path.display()))
-        .hint("name a file in a folder that is there and that you may write to")
 }
 
 /// Compares all targets of the run in `dir`, one directory each, with the first of them.

@@ -2,18 +2,16 @@
 //!
 //! Whether they can be written is asked before the run, not after it.
 
+use crate::cmd::{check_writable, write_file};
 use kv::Error;
 use kv::proto::{Bucket, LoadReport, SecondReport};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs::{self, OpenOptions};
-use std::io;
 
 /// The name of the histogram of all attempts, which has the prefix for itself.
 const ALL: &str = "all";
 /// Rows on the way from any percentile half of what is left to the highest, as HdrHistogram has them.
 const TICKS_PER_HALF: u32 = 5;
-const HINT: &str = "name files in a folder that is there and that you may write to";
 
 /// Checks that a file can be written for each of these histograms, with a name that begins with `prefix`.
 pub(super) fn check_prefix(prefix: &str, histograms: &[String]) -> Result<(), Error> {
@@ -21,13 +19,7 @@ pub(super) fn check_prefix(prefix: &str, histograms: &[String]) -> Result<(), Er
         return Err(Error::input(format_args!("--hdr {prefix} names no file"))
             .hint("add what the files' names are to begin with, as in --hdr results/run"));
     }
-    paths(prefix, histograms).iter().try_for_each(|path| check(path))
-}
-
-/// Opens the file, to see that it can be written.
-pub(super) fn check(path: &str) -> Result<(), Error> {
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map(drop).map_err(|error| Error::input(cannot_write(path, &error)).hint(HINT))
+    paths(prefix, histograms).iter().try_for_each(|path| check_writable(path.as_ref()))
 }
 
 /// The percentile distributions of the report's histograms, each with the path of its file, which begins with `prefix`.
@@ -39,11 +31,7 @@ pub(super) fn distributions(prefix: &str, report: &LoadReport) -> Vec<(String, S
 /// Writes texts into the files with these paths. Says what became of those that could not be written: one that fails keeps no other
 /// from it.
 pub(super) fn write(files: &[(String, String)]) -> Vec<Error> {
-    let failure = |(path, text): &(String, String)| {
-        let error = fs::write(path, text).err()?;
-        Some(Error::new(cannot_write(path, &error)).hint(HINT))
-    };
-    files.iter().filter_map(failure).collect()
+    files.iter().filter_map(|(path, text)| write_file(path.as_ref(), text).err()).collect()
 }
 
 /// The files of these histograms: those whose names become equal are numbered.
@@ -58,10 +46,6 @@ fn paths<'n>(prefix: &str, names: impl IntoIterator<Item = &'n String>) -> Vec<S
         format!("{prefix}{stem}{number}.hgrm")
     };
     names.into_iter().map(path).collect()
-}
-
-fn cannot_write(path: &str, error: &io::Error) -> String {
-    format!("cannot write {path}: {error}")
 }
 
 /// The seconds as RFC 4180 has tables.
@@ -139,6 +123,7 @@ fn is_reached(row: u32, below: u64, total: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::path::Path;
 
     const HISTOGRAMS: [&str; 3] = ["all", "get", "service"];

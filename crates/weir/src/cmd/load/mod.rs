@@ -11,7 +11,7 @@ mod live;
 mod metrics;
 mod text;
 
-use super::{complain, counted, say, say_json};
+use super::{check_writable, complain, counted, say, say_json};
 use kv::Error;
 use kv::proto::{LOAD_REPORT_SCHEMA, LoadEvent, LoadReport};
 use live::Live;
@@ -203,7 +203,7 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
         files::check_prefix(prefix, &plan.histogram_names())?;
     }
     let paths = [&args.seconds, &args.junit, &args.k6_summary, &args.prometheus];
-    paths.into_iter().flatten().try_for_each(|path| files::check(path))?;
+    paths.into_iter().flatten().try_for_each(|path| check_writable(path.as_ref()))?;
     if args.workers.len() > plan.clients as usize {
         let what = format!("--clients {} are too few for {} workers", plan.clients, args.workers.len());
         return Err(Error::input(what).hint("use at least one client for each --worker"));
