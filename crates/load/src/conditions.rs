@@ -159,18 +159,17 @@ pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
         );
     }
     let most = report.errors.iter().max_by_key(|(_, count)| **count);
-    let (class, _) = most.map_or(("", &0), |(class, count)| (class.as_str(), count));
-    // Of the answers that can be of this class the most frequent one.
-    let statuses = report.statuses.iter().filter(|(status, _)| fits(class, status));
-    let status = statuses.max_by_key(|(_, count)| **count).map_or("", |(status, _)| status.as_str());
-    let what = if status.is_empty() { class.to_owned() } else { format!("{class}, status {status}") };
+    let class = most.map_or("", |(class, _)| class.as_str());
+    let example = report.failures.iter().find(|example| example.class == class);
+    let status = example.map_or(0, |example| example.status);
+    let what = if status == 0 { class.to_owned() } else { format!("{class}, status {status}") };
     let hint = match (class, status) {
-        ("http_4xx", "401" | "403") => "give --user, --bearer or a --header",
-        ("http_4xx", "404") if report.workload == "url" => {
+        ("http_4xx", 401 | 403) => "give --user, --bearer or a --header",
+        ("http_4xx", 404) if report.workload == "url" => {
             "correct the path, or use --expect 404; for keys of a key-value server use --workload get_popular"
         }
-        ("http_4xx", "405") => "use another --request",
-        ("http_4xx", "415") => "add -H 'Content-Type: …'",
+        ("http_4xx", 405) => "use another --request",
+        ("http_4xx", 415) => "add -H 'Content-Type: …'",
         ("http_4xx" | "http_5xx" | "unexpected_status", _) => {
             "the report has an example; say with --expect what is a success"
         }
@@ -180,19 +179,6 @@ pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
         _ => "the report has an example; see the server's log",
     };
     Some(Error::unmet(format_args!("none of {} requests succeeded ({what})", report.attempts)).hint(hint))
-}
-
-/// Whether an answer with this status can be a failure of this class. One of a class without a complete answer has none.
-fn fits(class: &str, status: &str) -> bool {
-    match class {
-        "http_4xx" => status.starts_with('4') && status != "429",
-        "http_5xx" => status.starts_with('5') && status != "504",
-        "http_429" => status == "429",
-        "http_503_not_applied" | "http_503_unknown" => status == "503",
-        "http_504" => status == "504",
-        "unexpected_status" => status < "400",
-        _ => ["malformed", "unexpected_body", "wrong_value", "stale_value"].contains(&class),
-    }
 }
 
 /// Whether the server went away: in the last second, and for three times as long as between two successes before, nothing succeeded, and after the last success connections failed or requests had no
@@ -227,6 +213,7 @@ pub fn server_is_gone(report: &LoadReport) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kv::proto::FailureExample;
 
     fn report() -> LoadReport {
         LoadReport {
@@ -238,6 +225,10 @@ mod tests {
             latency: Latency { us_p50: 1000.0, us_p99: 20_500.0, us_max: 50_000.0, ..Latency::default() },
             ..LoadReport::default()
         }
+    }
+
+    fn example(class: &str, status: u16) -> FailureExample {
+        FailureExample { class: class.to_owned(), status, ..FailureExample::default() }
     }
 
     #[test]
@@ -274,16 +265,14 @@ mod tests {
 
     #[test]
     fn the_status_that_is_named_is_one_of_the_class_that_is_named() {
-        let told = |errors: &[(&str, u64)], statuses: &[(&str, u64)]| {
-            let counts =
-                |of: &[(&str, u64)]| of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
-            let (errors, statuses) = (counts(errors), counts(statuses));
-            let failed = LoadReport { successes: 0, errors, statuses, ..report() };
-            nothing_succeeded(&failed).unwrap().to_string()
+        let told = |errors: &[(&str, u64)], failures: &[(&str, u16)]| {
+            let errors = errors.iter().map(|(class, count)| ((*class).to_owned(), *count)).collect();
+            let failures = failures.iter().map(|(class, status)| example(class, *status)).collect();
+            nothing_succeeded(&LoadReport { successes: 0, errors, failures, ..report() }).unwrap().to_string()
         };
-        let of_5xx = told(&[("http_4xx", 1), ("http_5xx", 99)], &[("404", 1), ("500", 9), ("502", 90)]);
+        let of_5xx = told(&[("http_4xx", 1), ("http_5xx", 99)], &[("http_4xx", 404), ("http_5xx", 502)]);
         assert!(of_5xx.contains("(http_5xx, status 502)"), "{of_5xx}");
-        let of_none = told(&[("http_4xx", 1), ("refused", 99)], &[("404", 1)]);
+        let of_none = told(&[("http_4xx", 1), ("refused", 99)], &[("http_4xx", 404), ("refused", 0)]);
         assert!(of_none.contains("(refused); hint: "), "{of_none}");
     }
 
@@ -294,7 +283,7 @@ mod tests {
             successes: 0,
             workload: "url".into(),
             errors: [("http_4xx".to_owned(), 1000)].into(),
-            statuses: [("401".to_owned(), 1000)].into(),
+            failures: vec![example("http_4xx", 401)],
             ..report()
         };
         let error = nothing_succeeded(&failed).unwrap();
