@@ -23,190 +23,178 @@ A flag overrides the variable, and the variable overrides the file. Details of a
 
 /// Serve an HTTP key-value store: a cache in front of a durable store.
 #[derive(Debug, clap::Args)]
-#[command(mut_args(under_headings()), after_help = SOURCES)]
+#[command(mut_args(settings()), after_help = SOURCES)]
 pub(crate) struct Args {
     /// TOML file with settings named like the flags
-    #[arg(long, value_name = "FILE", env = "WEIR_CONFIG")]
+    #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
     /// Where to listen; port 0 takes a free one, unix:PATH is a Unix socket. Repeatable
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        env = "WEIR_LISTEN",
-        value_delimiter = ',',
-        default_value = "127.0.0.1:8080"
-    )]
+    #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',', default_value = "127.0.0.1:8080")]
     pub(super) listen: Vec<Listen>,
 
     /// Where to serve /metrics, /stats and /dashboard; they are then no longer at --listen. Repeatable
-    #[arg(long, value_name = "ADDRESS:PORT", env = "WEIR_OPS_LISTEN", value_delimiter = ',')]
+    #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
     pub(super) ops_listen: Vec<Listen>,
 
     /// Also serve the HTTP API of another system: s3, or that of a student project (docs/reports.md): put-kv, crud, root or rpc (these four have no TLS, and are refused with
     /// --tokens). Repeatable
-    #[arg(long, value_name = "NAME=ADDRESS:PORT", env = "WEIR_COMPAT", value_delimiter = ',', value_parser = compat_at)]
+    #[arg(long, value_name = "NAME=ADDRESS:PORT", value_delimiter = ',', value_parser = compat_at)]
     pub(super) compat: Vec<CompatListener>,
 
     /// Name of the server. If given, requests for other hosts are refused, except localhost and the addresses of --listen. Repeatable
-    #[arg(long, value_name = "NAME", env = "WEIR_HOST", value_delimiter = ',', value_parser = host_name)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = host_name)]
     pub(super) host: Vec<String>,
 
     /// Certificate chain (PEM), for HTTPS. It is read again when it changes
-    #[arg(long, value_name = "FILE", env = "WEIR_TLS_CERT")]
+    #[arg(long, value_name = "FILE")]
     pub(super) tls_cert: Option<PathBuf>,
 
     /// Private key of the certificate (PEM)
-    #[arg(long, value_name = "FILE", env = "WEIR_TLS_KEY")]
+    #[arg(long, value_name = "FILE")]
     pub(super) tls_key: Option<PathBuf>,
 
     /// CA certificates (PEM): accept only clients whose certificate one of these has signed
-    #[arg(long, value_name = "FILE", env = "WEIR_TLS_CLIENT_CA")]
+    #[arg(long, value_name = "FILE")]
     pub(super) tls_client_ca: Option<PathBuf>,
 
     /// File of tokens, from `weir token`: requests need one, except /healthz, /readyz, /openapi.json and the page /dashboard. It is read again when it
     /// changes
-    #[arg(long, value_name = "FILE", env = "WEIR_TOKENS")]
+    #[arg(long, value_name = "FILE")]
     pub(super) tokens: Option<PathBuf>,
 
     /// File with the bucket and the access keys for --compat s3
-    #[arg(long, value_name = "FILE", env = "WEIR_S3_CREDENTIALS")]
+    #[arg(long, value_name = "FILE")]
     pub(super) s3_credentials: Option<PathBuf>,
 
     /// Listen without TLS or without tokens also at addresses that other machines can reach; without this flag, that is refused
-    #[arg(long, env = "WEIR_INSECURE", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    #[arg(long, num_args = 0..=1, default_value_t)]
     pub(super) insecure: bool,
 
     /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE, or memory: (lost when the server
     /// ends). Repeatable, always in the same order: the keys are divided among the stores
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "WEIR_STORE",
-        hide_env_values = true,
-        default_value = "file:./weir-data"
-    )]
+    #[arg(long, value_name = "URL", hide_env_values = true, default_value = "file:./weir-data")]
     pub(super) store: Vec<String>,
 
     /// Cache nothing, because other programs also write the keys
-    #[arg(long, env = "WEIR_FOREIGN_WRITERS", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    #[arg(long, num_args = 0..=1, default_value_t)]
     pub(super) foreign_writers: bool,
 
     /// Accept several hosts in one --store URL (HOST:PORT,HOST:PORT) even if a failover can lose acknowledged writes
-    #[arg(long, env = "WEIR_ALLOW_ASYNCHRONOUS_FAILOVER", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    #[arg(long, num_args = 0..=1, default_value_t)]
     pub(super) allow_asynchronous_failover: bool,
 
     /// Copy of the stores, from `weir replica init`, to read from while a store is unavailable. Such answers may be old, and are marked
-    #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
+    #[arg(long, value_name = "URL", hide_env_values = true)]
     pub(super) read_fallback: Option<String>,
 
     /// How long a start waits while another server uses the store
-    #[arg(long, value_name = "TIME", env = "WEIR_LEASE_WAIT", default_value = "10s")]
+    #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(super) lease_wait: Span,
 
     /// Wait as long as another server uses the store; take over when it ends or fails, and at shutdown hand over to the next one that waits
-    #[arg(long, env = "WEIR_STANDBY", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    #[arg(long, num_args = 0..=1, default_value_t)]
     pub(super) standby: bool,
 
     /// How long a request may wait for the store
-    #[arg(long, value_name = "TIME", env = "WEIR_STORE_TIMEOUT", default_value = "10s", value_parser = positive)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive)]
     pub(super) store_timeout: Duration,
 
     /// Maximum number of requests in the queue of each store worker; more are answered 503
-    #[arg(long, value_name = "N", env = "WEIR_STORE_QUEUE", default_value = "10000", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = at_least_one())]
     pub(super) store_queue: usize,
 
     /// Threads that read from the store [default: depends on the store]
-    #[arg(long, value_name = "N", env = "WEIR_STORE_READ_WORKERS", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one())]
     pub(super) store_read_workers: Option<usize>,
 
     /// Threads that write to the store [default: depends on the store]
-    #[arg(long, value_name = "N", env = "WEIR_STORE_WRITE_WORKERS", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one())]
     pub(super) store_write_workers: Option<usize>,
 
     /// How long to keep events (changes of keys, for clients of /watch) in the store, so that these clients can resume after a restart [default: not at all]
-    #[arg(long, value_name = "TIME", env = "WEIR_EVENT_LOG", value_parser = positive)]
+    #[arg(long, value_name = "TIME", value_parser = positive)]
     pub(super) event_log: Option<Duration>,
 
     /// Maximum size of these events [default: 64MiB]
-    #[arg(long, value_name = "SIZE", env = "WEIR_EVENT_LOG_BYTES")]
+    #[arg(long, value_name = "SIZE")]
     pub(super) event_log_bytes: Option<Size>,
 
     // Written by hand the list would miss the next policy, here and below.
-    #[arg(long, value_name = "NAME", env = "WEIR_CACHE_POLICY", default_value = "lru", value_parser = policy_named)]
+    #[arg(long, value_name = "NAME", default_value = "lru", value_parser = policy_named)]
     #[arg(help = format!("Eviction policy: {}", policy::names()))]
     pub(super) cache_policy: &'static PolicyRow,
 
     /// Eviction policies to simulate on the same requests: /stats and /metrics show their hit ratios
-    #[arg(long, value_name = "NAME,…", env = "WEIR_SHADOW_POLICIES", value_delimiter = ',', value_parser = policy_named)]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = policy_named)]
     pub(super) shadow_policies: Vec<&'static PolicyRow>,
 
     /// Maximum number of values in the cache; 0 switches it off
-    #[arg(long, value_name = "N", env = "WEIR_CACHE_ENTRIES", default_value = "1000000")]
+    #[arg(long, value_name = "N", default_value = "1000000")]
     pub(super) cache_entries: usize,
 
     /// Maximum size of the cache
-    #[arg(long, value_name = "SIZE", env = "WEIR_CACHE_BYTES", default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub(super) cache_bytes: Size,
 
     /// Number of parts of the cache, each with its own lock and its own eviction
-    #[arg(long, value_name = "N", env = "WEIR_CACHE_SHARDS", default_value = "16", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", default_value = "16", value_parser = at_least_one())]
     pub(super) cache_shards: usize,
 
     /// Threads that serve connections [default: the cores this process may use]
-    #[arg(long, value_name = "N", env = "WEIR_WORKERS", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one())]
     pub(super) workers: Option<usize>,
 
     /// Maximum number of connections; more are answered 503 [default: 20000, or what the limit of open files allows]
-    #[arg(long, value_name = "N", env = "WEIR_CONNECTIONS", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one())]
     pub(super) connections: Option<usize>,
 
     /// Maximum size of a value, up to 64MiB
-    #[arg(long, value_name = "SIZE", env = "WEIR_VALUE_BYTES", default_value = "8MiB", value_parser = value_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = value_bytes)]
     pub(super) value_bytes: usize,
 
     /// Maximum memory for the bodies and values of requests in progress; more are answered 503 [default: a quarter of what --cache-bytes leaves of
     /// the memory of the machine or of its cgroup, at least 64MiB]
-    #[arg(long, value_name = "SIZE", env = "WEIR_MEMORY_BUDGET")]
+    #[arg(long, value_name = "SIZE")]
     pub(super) memory_budget: Option<Size>,
 
     /// How long an idle connection is kept open
-    #[arg(long, value_name = "TIME", env = "WEIR_IDLE_TIMEOUT", default_value = "75s", value_parser = positive)]
+    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = positive)]
     pub(super) idle_timeout: Duration,
 
     /// How long a client may take to send the header section; a body must arrive at 1 KiB/s or more
-    #[arg(long, value_name = "TIME", env = "WEIR_HEAD_TIMEOUT", default_value = "10s", value_parser = positive)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive)]
     pub(super) head_timeout: Duration,
 
     /// How long a shutdown waits for requests in progress
-    #[arg(long, value_name = "TIME", env = "WEIR_DRAIN", default_value = "30s")]
+    #[arg(long, value_name = "TIME", default_value = "30s")]
     pub(super) drain: Span,
 
     /// Log requests to this file as lines of JSON; - is standard output
-    #[arg(long, value_name = "FILE|-", env = "WEIR_ACCESS_LOG")]
+    #[arg(long, value_name = "FILE|-")]
     pub(super) access_log: Option<PathBuf>,
 
     /// Share of the requests to log, as in 0.01; failures other than 404 and 412 are always logged, up to --access-log-rate
-    #[arg(long, value_name = "SHARE", env = "WEIR_ACCESS_LOG_SAMPLE", default_value = "1", value_parser = part)]
+    #[arg(long, value_name = "SHARE", default_value = "1", value_parser = part)]
     pub(super) access_log_sample: f64,
 
     /// Maximum number of lines in the access log per second
-    #[arg(long, value_name = "N", env = "WEIR_ACCESS_LOG_RATE", default_value = "10000")]
+    #[arg(long, value_name = "N", default_value = "10000")]
     pub(super) access_log_rate: u32,
 
     /// Add a Server-Timing header to successful answers
-    #[arg(long, env = "WEIR_TIMING", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    #[arg(long, num_args = 0..=1, default_value_t)]
     pub(super) timing: bool,
 
     /// Enable routes for measurements, which can clear the store and inject faults; only on loopback addresses
-    #[arg(long, env = "WEIR_LAB", num_args = 0..=1, default_value_t, hide_default_value = true, default_missing_value = "true")]
+    #[arg(long, num_args = 0..=1, default_value_t)]
     pub(super) lab: bool,
 
     /// Send requests to the store in batches (on), or one by one (off, only with --lab)
-    #[arg(long, value_name = "on|off", env = "WEIR_BATCHING", default_value = "on", value_parser = batching)]
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = batching)]
     pub(super) batching: Batching,
 
-    #[arg(long, value_name = "NAME=VALUE,…", env = "WEIR_INJECT", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',')]
     #[arg(help = format!("Inject faults, as in cpu=250us,fail=40 (each request takes 250 µs of processor time; with more than 40 requests in progress, some fail); only with --lab. Names: {} (docs/reference.md)", FAULTS.join(", ")))]
     pub(super) inject: Vec<String>,
 
@@ -230,15 +218,20 @@ const HEADINGS: &[(&str, &str)] = &[
     ("timing", "Measurements"),
 ];
 
-fn under_headings() -> impl FnMut(Arg) -> Arg {
+/// What the settings have in common: their headings and variables, and that a switch alone means `true`.
+fn settings() -> impl FnMut(Arg) -> Arg {
     let mut heading = None;
     move |arg| {
         let first_of = HEADINGS.iter().find(|(first, _)| *arg.get_id() == *first);
         heading = first_of.map(|(_, name)| *name).or(heading);
-        let (is_setting, is_switch) = (arg.get_env().is_some(), arg.get_num_args() == Some((0..=1).into()));
-        let arg = arg.help_heading(heading);
-        let arg = if is_switch { arg.value_name("true|false").hide_possible_values(true) } else { arg };
-        if is_setting { arg.hide_env(true) } else { arg }
+        let variable = format!("WEIR_{}", arg.get_id().as_str().to_ascii_uppercase());
+        let (is_setting, is_switch) = (!arg.is_hide_set(), arg.get_num_args() == Some((0..=1).into()));
+        let mut arg = arg.help_heading(heading);
+        if is_switch {
+            arg = arg.value_name("true|false").hide_possible_values(true);
+            arg = arg.hide_default_value(true).default_missing_value("true");
+        }
+        if is_setting { arg.env(variable).hide_env(true) } else { arg }
     }
 }
 
