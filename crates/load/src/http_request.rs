@@ -13,7 +13,6 @@ use super::variables;
 use kv::Error;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::str::FromStr;
 
 /// What to send to a URL.
@@ -53,17 +52,13 @@ pub struct RequestFlags {
     pub values: Option<Values>,
 
     /// Regular expression that the body of a success must match, searched in its first MiB
-    #[arg(long, value_name = "REGEX")]
-    pub expect_body: Option<BodyPattern>,
+    #[arg(long, value_name = "REGEX", value_parser = |text: &str| pattern(text).map(|_| text.to_owned()))]
+    pub expect_body: Option<String>,
 }
 
 /// A body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Body(pub Vec<u8>);
-
-/// What a body has to have in it.
-#[derive(Clone, Debug)]
-pub struct BodyPattern(Regex);
 
 impl RequestFlags {
     /// The requests to the server of `target`; at least one.
@@ -190,7 +185,8 @@ impl RequestFlags {
 
     /// What answers mean. It is never freed: a run has one, and all its threads use it.
     pub(super) fn rules(&self) -> &'static OperationTemplate {
-        let pattern = self.expect_body.as_ref().map(|BodyPattern(pattern)| pattern.clone());
+        // The plan was checked.
+        let pattern = self.expect_body.as_deref().and_then(|text| pattern(text).ok());
         Box::leak(Box::new(OperationTemplate {
             ok: self.expect.clone().unwrap_or_else(Statuses::usual),
             keeps_body: pattern.is_some(),
@@ -264,26 +260,14 @@ impl FromStr for Body {
     }
 }
 
-impl FromStr for BodyPattern {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<BodyPattern, String> {
-        // As in grep, ^ and $ are the ends of a line.
-        RegexBuilder::new(text).multi_line(true).build().map(BodyPattern).map_err(|error| {
-            let text = error.to_string();
-            let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            format!("it is no regular expression: {why}; hint: escape ( [ {{ . * + ? with a backslash")
-        })
-    }
+/// What a body has to have in it. As in grep, ^ and $ are the ends of a line.
+pub(super) fn pattern(text: &str) -> Result<Regex, String> {
+    RegexBuilder::new(text).multi_line(true).build().map_err(|error| {
+        let text = error.to_string();
+        let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        format!("it is no regular expression: {why}; hint: escape ( [ {{ . * + ? with a backslash")
+    })
 }
-
-impl fmt::Display for BodyPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_str())
-    }
-}
-
-kv::serde_as_text!(BodyPattern);
 
 #[cfg(test)]
 mod tests {

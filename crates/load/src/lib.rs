@@ -61,7 +61,7 @@ pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
 pub use early_end::EarlyEnd;
 pub use fault::Fault;
 pub use header::Header;
-pub use http_request::{Body, BodyPattern, RequestFlags};
+pub use http_request::{Body, RequestFlags};
 pub use keys::key_numbers;
 pub use mix::{MIX_ENTRIES, Mix, MixEntry, Operation, Step};
 pub use pacing::{Arrivals, Pacing, Think};

@@ -3,7 +3,7 @@
 use super::dialect::{DIALECTS, Dialect};
 use super::distribution::Distribution;
 use super::header::HttpRequest;
-use super::http_request::RequestFlags;
+use super::http_request::{RequestFlags, pattern};
 use super::mix::{self, Mix, MixEntry, Operation};
 use super::pacing::{Arrivals, Pacing};
 use super::seconds::SECOND;
@@ -365,6 +365,7 @@ impl Plan {
 
     /// Whether each URL has its requests, and all have the same ones: what is counted goes by the place in that list.
     fn check_requests(&self) -> Result<(), Error> {
+        self.http.expect_body.as_deref().map(pattern).transpose().map_err(Error::input)?;
         let all = self.urls.iter().map(|url| self.http.requests(url)).collect::<Result<Vec<_>, Error>>()?;
         if self.http2 {
             for HttpRequest { name, path, .. } in all.iter().flatten() {
