@@ -6,9 +6,6 @@ use crate::request::Request;
 use http1::response;
 use http1::{Decoder, Framing, Reject, Slots};
 
-/// Longest answer head that is accepted, in bytes.
-pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
-
 impl Answer {
     /// Whether another request may follow on the connection of this complete answer.
     pub(crate) fn keeps_alive(&self) -> bool {
@@ -18,26 +15,19 @@ impl Answer {
     /// Takes what has arrived (not nothing); `Ok(true)` when the answer is complete.
     pub(crate) fn take(&mut self, input: &[u8], request: &Request) -> Result<bool, Fault> {
         self.begun = true;
-        let (used, of) = if self.held.is_empty() {
+        if self.held.is_empty() {
             let used = self.consume(input, request)?;
             self.held.extend_from_slice(&input[used..]);
-            (used, input.len())
         } else {
             let mut held = std::mem::take(&mut self.held);
             held.extend_from_slice(input);
-            let (used, of) = (self.consume(&held, request)?, held.len());
+            let used = self.consume(&held, request)?;
             held.drain(..used);
             self.held = held;
-            (used, of)
-        };
-        let complete = self.body.as_ref().is_some_and(Decoder::is_done);
-        match (used < of, complete) {
-            // Surplus bytes: it is not certain where this answer ended.
-            (true, true) => Err(Fault::WrongLength),
-            // The head does not end.
-            (true, false) if of - used > HEAD_BYTES_MAX => Err(Fault::Malformed),
-            _ => Ok(complete),
         }
+        let complete = self.body.as_ref().is_some_and(Decoder::is_done);
+        // Surplus bytes: it is not certain where this answer ended.
+        if complete && !self.held.is_empty() { Err(Fault::WrongLength) } else { Ok(complete) }
     }
 
     /// The peer has ended the connection in order. `Ok` when that is how this answer ends.

@@ -1,6 +1,5 @@
 //! Answers in pieces, and what they mean.
 
-use super::http1::HEAD_BYTES_MAX;
 use super::*;
 use crate::dialect::{Dialect, KEPT_BYTES_MAX};
 
@@ -223,7 +222,7 @@ fn answers_cut_short_differ_from_no_answer() {
 #[test]
 fn what_is_no_answer_is_malformed() {
     let read = request(Operation::Get, "k=");
-    let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(HEAD_BYTES_MAX));
+    let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(64 << 10));
     for wire in ["SSH-2.0-OpenSSH_9.6\r\n", "HTTP/1.1 2x0 OK\r\n\r\n", endless.as_str()] {
         let mut answer = Answer::default();
         assert_eq!(answer.take(wire.as_bytes(), &read), Err(Fault::Malformed));
