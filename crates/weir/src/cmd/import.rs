@@ -48,6 +48,12 @@ pub(crate) struct Args {
     if_absent: bool,
 }
 
+/// The fields of a request for one value. `TTL`: how long it still lives, in seconds; without it, it never ends.
+const FIELDS: [&str; 3] = ["TTL", "Content-Type", "Content-Encoding"];
+
+/// What they say.
+type Stored = [Option<String>; 3];
+
 /// What a put that is too long for a batch has.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,16 +67,6 @@ struct Put {
     content_type: Option<String>,
     encoding: Option<String>,
     expires: Option<String>,
-}
-
-/// The same, decoded.
-struct Alone {
-    key: Vec<u8>,
-    value: Vec<u8>,
-    content_type: Option<String>,
-    encoding: Option<String>,
-    /// How long it still lives; `None`: it never ends.
-    seconds: Option<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
@@ -247,20 +243,19 @@ impl Import {
     /// Writes a value that no batch has room for.
     fn send_alone(&mut self, number: u64, content: &[u8]) -> Result<(), Error> {
         self.progress.add(0, content.len() as u64);
-        let Alone { key, value, content_type, encoding, seconds } = match alone(content) {
+        let (key, value, stored) = match alone(content) {
             Ok(alone) => alone,
             Err(why) => return self.count(number, 400, json!({ "detail": why }).to_string().as_bytes()),
         };
         let target = format!("/kv/{}", percent_encode(&key, NON_ALPHANUMERIC));
-        let mut fields: Vec<(&str, &str)> = Vec::new();
-        fields.extend(seconds.as_deref().map(|seconds| ("TTL", seconds)));
-        fields.extend(content_type.as_deref().map(|stored| ("Content-Type", stored)));
-        fields.extend(encoding.as_deref().map(|stored| ("Content-Encoding", stored)));
+        let fields = FIELDS.into_iter().zip(&stored);
+        let mut fields: Vec<(&str, &str)> =
+            fields.filter_map(|(name, value)| Some((name, value.as_deref()?))).collect();
         if self.if_absent {
             fields.push(("If-None-Match", "*"));
         }
         // It has ended, or does before it is there.
-        let is_over = seconds.as_deref() == Some("0");
+        let is_over = fields.contains(&("TTL", "0"));
         let request = match is_over {
             // A key that is there keeps its value, and any other one is absent already.
             true if self.if_absent => return Ok(()),
@@ -292,8 +287,8 @@ impl Import {
     }
 }
 
-/// What a line has that no batch has room for. The error: why it is refused.
-fn alone(content: &[u8]) -> Result<Alone, String> {
+/// What a line has that no batch has room for: key, value, and what [`FIELDS`] say of it. The error: why it is refused.
+fn alone(content: &[u8]) -> Result<(Vec<u8>, Vec<u8>, Stored), String> {
     let Put { op, key, key_b64, value, value_b64, content_type, encoding, expires } =
         serde_json::from_slice(content).map_err(|error| {
             format!("a line of more than 16 MiB is a put without ttl, if_match and if_none_match: {error}")
@@ -314,11 +309,6 @@ fn alone(content: &[u8]) -> Result<Alone, String> {
         let at = humantime::parse_rfc3339(&text).map_err(|error| format!("wrong expires: {error}"))?;
         Ok::<_, String>(Timestamp::from(at).since(SystemTime::now().into()).as_secs().to_string())
     };
-    Ok(Alone {
-        key: bytes(key, key_b64)?,
-        value: bytes(value, value_b64)?,
-        content_type,
-        encoding,
-        seconds: expires.map(seconds).transpose()?,
-    })
+    let stored = [expires.map(seconds).transpose()?, content_type, encoding];
+    Ok((bytes(key, key_b64)?, bytes(value, value_b64)?, stored))
 }
