@@ -248,12 +248,13 @@ struct Section {
     headers: BTreeMap<String, String>,
     body: Option<String>,
     ok: Option<Vec<u16>>,
+    // What a read says of its key, a conditional write says of its condition.
+    #[serde(alias = "failed")]
     absent: Option<Vec<u16>>,
+    #[serde(alias = "failed_if")]
     absent_if: Option<String>,
+    #[serde(alias = "failed_unless")]
     absent_unless: Option<String>,
-    failed: Option<Vec<u16>>,
-    failed_if: Option<String>,
-    failed_unless: Option<String>,
     version_header: Option<String>,
     version_after: Option<String>,
     error_begins: Option<String>,
@@ -264,15 +265,10 @@ struct Section {
 impl Section {
     fn form(self, operation: Operation, outcome_header: Option<String>) -> Result<OperationTemplate, String> {
         let is_get = operation == Operation::Get;
-        if !is_get && (self.absent.is_some() || self.absent_if.is_some() || self.absent_unless.is_some()) {
-            return Err(
-                "has absent, absent_if or absent_unless, which only reads use; hint: move it to [get]".into(),
-            );
-        }
         let is_conditional = operation.is_conditional();
-        let has_failed = self.failed.is_some() || self.failed_if.is_some() || self.failed_unless.is_some();
-        if has_failed && !is_conditional {
-            return Err("has failed, failed_if or failed_unless, which only conditional writes use; hint: leave it out".into());
+        let has_absent = self.absent.is_some() || self.absent_if.is_some() || self.absent_unless.is_some();
+        if has_absent && !is_get && !is_conditional {
+            return Err("has absent or failed, or one of these with _if or _unless, which only reads and conditional writes use; hint: leave it out".into());
         }
         if !is_get && (self.version_header.is_some() || self.version_after.is_some()) {
             return Err(
@@ -288,8 +284,6 @@ impl Section {
         let proof = self.holds.or(self.begins).unwrap_or_else(|| if whole { "{value}" } else { "" }.into());
         let method = self.method.unwrap_or_else(|| operation.method().to_owned());
         let sends = matches!(method.as_str(), "PUT" | "POST" | "PATCH");
-        let absent_if = self.absent_if.or(self.failed_if);
-        let absent_unless = self.absent_unless.or(self.failed_unless);
         let ok = self.ok.unwrap_or_else(|| ok(operation).to_vec());
         if ok.is_empty() || !ok.iter().all(|code| (200..=599).contains(code)) {
             return Err(
@@ -302,16 +296,18 @@ impl Section {
         let form = OperationTemplate {
             request: HttpRequest { method, path: self.path, headers, body, ..HttpRequest::default() },
             ok: Statuses::of(&ok),
-            absent: self.absent.or(self.failed).unwrap_or_else(|| match operation {
+            absent: self.absent.unwrap_or_else(|| match operation {
                 Operation::Get => vec![404],
                 _ if is_conditional => vec![412],
                 _ => Vec::new(),
             }),
             keeps_body: anywhere && !proof.is_empty()
-                || [&absent_if, &absent_unless, &self.error_begins].into_iter().any(Option::is_some),
+                || [&self.absent_if, &self.absent_unless, &self.error_begins]
+                    .into_iter()
+                    .any(Option::is_some),
             error_begins: self.error_begins,
-            absent_if,
-            absent_unless,
+            absent_if: self.absent_if,
+            absent_unless: self.absent_unless,
             version_header: self.version_header,
             version_after: self.version_after,
             proof,
@@ -497,12 +493,9 @@ mod tests {
             ),
             ("[get]\npath = \"/\"\nabsent_if = \"no {key}\"", "same for every key"),
             ("[get]\npath = \"/\"\nabsent_unless = \"{value}\"", "same for every key"),
-            (
-                "[put]\npath = \"/\"\nabsent = [404]",
-                "[put] has absent, absent_if or absent_unless, which only reads use",
-            ),
+            ("[put]\npath = \"/\"\nabsent = [404]", "[put] has absent or failed, "),
             ("[get]\npath = \"/\"\nbegins = \"a\"\nholds = \"b\"", "both begins and holds"),
-            ("[put]\npath = \"/\"\nfailed = [412]", "which only conditional writes use"),
+            ("[put]\npath = \"/\"\nfailed = [412]", "which only reads and conditional writes use"),
             ("[put]\npath = \"/\"\nversion_header = \"ETag\"", "which only reads use"),
             ("[put]\npath = \"/{version}\"", "[put] unknown placeholder {version}"),
         ] {
