@@ -232,7 +232,6 @@ impl Client {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
                     break;
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.fault_of(&error)),
             }
         }
@@ -266,7 +265,6 @@ impl Client {
                         return self.lost(fault);
                     }
                 },
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
                     return Step::Wait;
                 }

@@ -490,7 +490,6 @@ impl Socket {
                     sent += bytes;
                     self.state.borrow_mut().made.get_or_insert_with(|| self.begun_at.elapsed());
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
                     self.unsent.drain(..sent);
                     return Poll::Pending;
@@ -527,26 +526,23 @@ impl AsyncRead for Socket {
             return Poll::Pending;
         }
         let room = into.initialize_unfilled();
-        loop {
-            match self.stream.read(room) {
-                Ok(bytes) => {
-                    state.seen_at = Some(Instant::now());
-                    // A short read means that nothing is left, so asking again would be a system call for nothing.
-                    let is_all = bytes < room.len() && self.stream.short_read_is_all();
-                    state.is_readable = !is_all || state.is_closed;
-                    state.arrived += bytes as u64;
-                    into.advance(bytes);
-                    return Poll::Ready(Ok(()));
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
-                    state.is_readable = false;
-                    return Poll::Pending;
-                }
-                Err(error) => {
-                    drop(state);
-                    return Poll::Ready(Err(self.fail(error)));
-                }
+        match self.stream.read(room) {
+            Ok(bytes) => {
+                state.seen_at = Some(Instant::now());
+                // A short read means that nothing is left, so asking again would be a system call for nothing.
+                let is_all = bytes < room.len() && self.stream.short_read_is_all();
+                state.is_readable = !is_all || state.is_closed;
+                state.arrived += bytes as u64;
+                into.advance(bytes);
+                Poll::Ready(Ok(()))
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                state.is_readable = false;
+                Poll::Pending
+            }
+            Err(error) => {
+                drop(state);
+                Poll::Ready(Err(self.fail(error)))
             }
         }
     }
