@@ -136,10 +136,6 @@ impl Http2 {
     /// Sends the request of client `index`, over a new connection if there is none. `Err` is a failure of this machine.
     pub(super) fn send(&mut self, index: usize, client: &mut Client, shared: &Shared) -> io::Result<Step> {
         self.exchanges[index].is_repeated = false;
-        client.answer.reset();
-        client.received.clear();
-        client.first_byte = None;
-        client.connection = Made::Kept;
         self.send_over(index, client, shared)
     }
 

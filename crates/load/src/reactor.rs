@@ -194,6 +194,10 @@ impl Reactor {
             client.state = State::InFlight;
             client.intended = intended;
             client.source = source;
+            client.answer.reset();
+            client.received.clear();
+            client.first_byte = None;
+            client.connection = Connection::Kept;
             let sent = match &mut self.http2 {
                 None => client.send(&mut self.shared),
                 Some(http2) => http2.send(index, client, &self.shared),
