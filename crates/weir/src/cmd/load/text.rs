@@ -247,13 +247,11 @@ fn workers(report: &LoadReport) -> String {
 fn workload_text(plan: &Plan, report: &LoadReport) -> String {
     let urls: Vec<String> = plan.urls.iter().map(ToString::to_string).collect();
     let urls = urls.join(", ");
-    if !plan.is_key_value() {
-        return match plan.connect {
-            Connect::Each => format!("{}, a connection for each request", requests_text(plan, &urls)),
-            Connect::Once => requests_text(plan, &urls),
-        };
-    }
-    let mut text = format!("{} on {urls}", report.workload);
+    let mut text = match plan.kinds().as_slice() {
+        _ if plan.is_key_value() => format!("{} on {urls}", report.workload),
+        [kind] => format!("{} {urls}", kind.name.split(' ').next().unwrap_or_default()),
+        kinds => format!("{} to {urls}", counted(kinds.len() as u64, "request")),
+    };
     if plan.names_keys() {
         let _ = write!(text, ", {} keys of {} B", plan.keys(), plan.value_size());
     }
@@ -272,14 +270,6 @@ fn workload_text(plan: &Plan, report: &LoadReport) -> String {
         text.push_str(", a connection for each request");
     }
     text
-}
-
-/// What is asked of services that are no key-value stores.
-fn requests_text(plan: &Plan, urls: &str) -> String {
-    match plan.kinds().as_slice() {
-        [kind] => format!("{} {urls}", kind.name.split(' ').next().unwrap_or_default()),
-        kinds => format!("{} to {urls}", counted(kinds.len() as u64, "request")),
-    }
 }
 
 fn cells(absent: &str, latency: &Latency) -> [String; 8] {
