@@ -42,7 +42,7 @@ pub(super) struct Clock {
     client: u64,
     /// Instants taken so far.
     taken: u64,
-    /// Of a Poisson process: the sum of the gaps so far, in nanoseconds or in requests offered.
+    /// Of a Poisson process: the sum of the gaps so far, in requests offered.
     sum: f64,
 }
 
@@ -148,21 +148,17 @@ impl Clock {
     fn next_ns(&mut self, arrivals: Arrivals, of: u64, offered: &Offered) -> u64 {
         let number = self.taken;
         self.taken += 1;
-        match (arrivals, offered.constant()) {
+        let count = match arrivals {
             // From whole numbers, so that no error adds up. The clients take turns, and each keeps its place.
-            (Arrivals::Constant, Some(rate)) => ((number * of + self.client) as f64 * 1e9 / rate) as u64,
-            (Arrivals::Constant, None) => (offered.at((number * of + self.client) as f64) * 1e9) as u64,
-            // Poisson processes of all clients, laid over each other, are one of the sum of their rates.
-            (Arrivals::Poisson, Some(rate)) => {
-                self.sum += exponential(&mut self.random) * 1e9 / rate * of as f64;
-                self.sum as u64
-            }
-            // One of rate 1, in time that passes as fast as requests are offered.
-            (Arrivals::Poisson, None) => {
+            Arrivals::Constant => (number * of + self.client) as f64,
+            // One of rate 1, in time that passes as fast as requests are offered. Poisson processes of all clients, laid over
+            // each other, are one of the sum of their rates.
+            Arrivals::Poisson => {
                 self.sum += exponential(&mut self.random) * of as f64;
-                (offered.at(self.sum) * 1e9) as u64
+                self.sum
             }
-        }
+        };
+        (offered.at(count) * 1e9).round() as u64
     }
 }
 
