@@ -52,20 +52,17 @@ pub(super) fn method(text: &str) -> Result<String, String> {
     }
 }
 
-impl FromStr for Header {
-    type Err = String;
+const FORM: &str = "write it as in 'Accept: text/html'";
 
-    fn from_str(text: &str) -> Result<Header, String> {
-        let form = "write it as in 'Accept: text/html'";
-        let Some((name, value)) = text.split_once(':') else {
-            return Err(format!("it has no colon; hint: {form}"));
-        };
+impl Header {
+    /// One that a person may set.
+    pub(super) fn new(name: &str, value: &str) -> Result<Header, String> {
         let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
         if !is_field_name(&name) {
-            return Err(format!("`{name}` is no legal name of a header; hint: {form}"));
+            return Err(format!("`{name}` is no legal name of a header; hint: {FORM}"));
         }
         let hint = match name.to_ascii_lowercase().as_str() {
-            "content-length" | "transfer-encoding" => Some("leave it out: it follows from --data"),
+            "content-length" | "transfer-encoding" => Some("leave it out: it follows from the body"),
             "connection" => Some("use --connect each for a connection per request"),
             _ => None,
         };
@@ -73,8 +70,17 @@ impl FromStr for Header {
             return Err(format!("{name} is set by the generator; hint: {hint}"));
         }
         match value.chars().any(|c| c.is_control() && c != '\t') {
-            true => Err(format!("the value has a control character; hint: {form}")),
+            true => Err(format!("the value has a control character; hint: {FORM}")),
             false => Ok(Header { name, value }),
         }
+    }
+}
+
+impl FromStr for Header {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Header, String> {
+        let parts = text.split_once(':').ok_or_else(|| format!("it has no colon; hint: {FORM}"));
+        parts.and_then(|(name, value)| Header::new(name, value))
     }
 }

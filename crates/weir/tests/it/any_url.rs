@@ -351,7 +351,7 @@ fn a_wrong_command_line_says_what_to_do() {
         (&["unix:/no/such.sock"], 1, "correct the path of the socket"),
         (&[&url, "-X", "get"], 2, "write it in capital letters"),
         (&[&url, "-H", "Accept"], 2, "write it as in 'Accept: text/html'"),
-        (&[&url, "-H", "Content-Length: 5"], 2, "it follows from --data"),
+        (&[&url, "-H", "Content-Length: 5"], 2, "it follows from the body"),
         (&[&url, "-d", "@/no/such"], 2, "cannot read /no/such"),
         (&[&url, "-u", "a:b", "--bearer", "c"], 2, "cannot be used with"),
         (&[&url, "-u", "a:b", "-H", "Authorization: c"], 2, "leave one of them out"),
