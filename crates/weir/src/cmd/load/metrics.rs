@@ -267,20 +267,13 @@ fn otlp(plan: &Plan, report: &LoadReport, now: SystemTime) -> Value {
     let ns = |since: Duration| since.as_nanos().to_string();
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let begun = now.saturating_sub(Duration::try_from_secs_f64(report.window_secs).unwrap_or_default());
-    let times = json!({ "startTimeUnixNano": ns(begun), "timeUnixNano": ns(now) });
+    let (begun, now) = (ns(begun), ns(now));
     let text = |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });
-    let point = |fields: Value| {
-        let mut point = times.clone();
-        if let (Some(point), Value::Object(fields)) = (point.as_object_mut(), fields) {
-            point.extend(fields);
-        }
-        point
-    };
     let mut metrics: Vec<Value> = Vec::new();
     for Family { name, about, unit, samples } in families(report) {
         let points = samples.into_iter().map(|(label, value)| {
             let labels: Vec<Value> = label.iter().map(|(label, of)| text(label, of)).collect();
-            point(json!({ "asDouble": value, "attributes": labels }))
+            json!({ "startTimeUnixNano": begun, "timeUnixNano": now, "asDouble": value, "attributes": labels })
         });
         let points: Vec<Value> = points.collect();
         // A metric without data points says nothing.
@@ -293,9 +286,10 @@ fn otlp(plan: &Plan, report: &LoadReport, now: SystemTime) -> Value {
     let quantiles: Vec<Value> = (quantiles(latency).into_iter())
         .map(|(quantile, secs)| json!({ "quantile": quantile, "value": secs }))
         .collect();
-    let summary = point(json!({
-        "count": latency.count.to_string(), "sum": sum_secs(latency), "quantileValues": quantiles, "attributes": [],
-    }));
+    let summary = json!({
+        "startTimeUnixNano": begun, "timeUnixNano": now, "count": latency.count.to_string(), "sum": sum_secs(latency), "quantileValues": quantiles,
+        "attributes": [],
+    });
     let (name, about) = LATENCY;
     let summary = json!({ "dataPoints": [summary] });
     metrics.push(json!({ "name": name, "description": about, "unit": "s", "summary": summary }));
