@@ -6,6 +6,7 @@
 use super::Plan;
 use super::distribution::{Distribution, THETA_DEFAULT};
 use super::draw::{Scatter, Zipf, below, unit};
+use super::header::HttpRequest;
 use super::mix::{MixEntry, Operation, Step};
 use super::value_size::Sizes;
 use rand_core::{Rng, SeedableRng};
@@ -61,8 +62,8 @@ impl KeySpace {
             (plan.keys(), plan.mix_entries().iter().map(entry).collect())
         } else {
             // They name no keys: they are drawn by their weights, and numbered.
-            let entry = |weight| (weight, REQUEST, Distribution::default());
-            (u64::MAX, plan.weights().into_iter().map(entry).collect())
+            let entry = |request: &HttpRequest| (request.weight, REQUEST, Distribution::default());
+            (u64::MAX, plan.requests().iter().map(entry).collect())
         };
         let mut drawn_below = 0;
         let mix_entries = entries.into_iter().map(|(weight, steps, distribution)| {

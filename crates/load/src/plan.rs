@@ -194,13 +194,8 @@ impl Plan {
         &self.mix.as_ref().unwrap_or(&self.workload().mix).entries
     }
 
-    /// How often each of the requests is sent that are no operation on keys, relative to the sum.
-    pub(super) fn weights(&self) -> Vec<u32> {
-        self.requests().iter().map(|request| request.weight).collect()
-    }
-
     /// The requests that are no operation on keys, as they are sent to the first server.
-    fn requests(&self) -> Vec<HttpRequest> {
+    pub(super) fn requests(&self) -> Vec<HttpRequest> {
         let first = self.urls.first().map(|url| self.http.requests(url));
         // Where it fails, the check of the plan does.
         first.and_then(Result::ok).unwrap_or_default()

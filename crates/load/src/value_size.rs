@@ -3,6 +3,7 @@
 //! A length is drawn for each PUT from its client's stream. What the preload writes is derived from the key instead,
 //! so that the read-back knows to the byte what must come.
 
+use super::distribution::THETA_DEFAULT;
 use super::draw::{Zipf, below};
 use kv::VALUE_BYTES_MAX;
 use kv::units::Size;
@@ -10,9 +11,6 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt;
 use std::str::FromStr;
-
-/// How fast long values become rare: YCSB's constant.
-const THETA: f64 = 0.99;
 
 /// Lengths of values in bytes, written `100`, `100-1000` or `zipfian:100-100000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +81,7 @@ pub(super) struct Sizes {
 impl Sizes {
     pub(super) fn new(ValueSize { min, max, zipfian }: ValueSize) -> Sizes {
         let lengths = max - min + 1;
-        Sizes { min: min as usize, lengths, zipf: zipfian.then(|| Zipf::new(lengths, THETA)) }
+        Sizes { min: min as usize, lengths, zipf: zipfian.then(|| Zipf::new(lengths, THETA_DEFAULT)) }
     }
 
     /// The next value's length. Where there is nothing to draw, nothing is drawn, and the stream goes on unchanged.
@@ -134,7 +132,7 @@ mod tests {
 
     #[test]
     fn lengths_pass_a_chi_squared_test() {
-        for (text, theta) in [("100-300", 0.0), ("zipfian:100-300", THETA)] {
+        for (text, theta) in [("100-300", 0.0), ("zipfian:100-300", THETA_DEFAULT)] {
             let sizes = Sizes::new(text.parse().unwrap());
             let mut random = Xoshiro256PlusPlus::seed_from_u64(11);
             let mut seen = vec![0.0; 201];
