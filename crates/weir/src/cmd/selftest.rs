@@ -3,8 +3,8 @@
 use super::{say, say_json};
 use kv::Error;
 use kv::proto::{AccuracyCheck, CheckOutcome};
+use lab_data::distinct;
 use load_accuracy::{CHECKS, Cores, Options};
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -72,10 +72,8 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     if wrong.is_empty() {
         return Ok(());
     }
-    let mut seen = BTreeSet::new();
-    let remedies = report.checks.iter().map(load_accuracy::remedy);
-    let remedies: Vec<&str> = remedies.filter(|remedy| !remedy.is_empty() && seen.insert(*remedy)).collect();
-    Err(Error::new(wrong.join("; ")).hint(remedies.join("; ")))
+    let remedies = report.checks.iter().map(load_accuracy::remedy).filter(|remedy| !remedy.is_empty());
+    Err(Error::new(wrong.join("; ")).hint(distinct(remedies).join("; ")))
 }
 
 fn line(check: &AccuracyCheck) -> String {
