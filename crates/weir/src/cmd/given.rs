@@ -2,6 +2,7 @@
 //!
 //! They become the text of an experiment file, which the results keep.
 
+use super::quoted;
 use super::usage::check_commands;
 use kv::Error;
 use lab_data::distinct;
@@ -77,16 +78,16 @@ impl Service {
             let _ = writeln!(table, "{name} = {value}");
         };
         if let Some(name) = self.name {
-            key("name", text(name));
+            key("name", quoted(name));
         }
         match &self.command {
             None => {
-                key("kind", text("url"));
-                key("url", text(&self.base));
+                key("kind", quoted("url"));
+                key("url", quoted(&self.base));
             }
             Some(command) => {
-                key("kind", text("command"));
-                key("ready", text(self.path.as_deref().unwrap_or("/")));
+                key("kind", quoted("command"));
+                key("ready", quoted(self.path.as_deref().unwrap_or("/")));
                 quota.into_iter().for_each(|cores| key("quota", format!("{{ server = {cores:?} }}")));
                 // Where the user is: commands name files from there.
                 let here = std::env::current_dir().unwrap_or_default().display().to_string();
@@ -148,8 +149,8 @@ pub(super) fn experiment(
             ))
             .hint("leave out the path, or --workload"));
         }
-        ([Some(path)], None) => format!("name = \"requests\"\nurl = {}\n", text(path)),
-        ([None], _) => format!("name = {}\n", text(workload.as_deref().unwrap_or("get_popular"))),
+        ([Some(path)], None) => format!("name = \"requests\"\nurl = {}\n", quoted(path)),
+        ([None], _) => format!("name = {}\n", quoted(workload.as_deref().unwrap_or("get_popular"))),
         _ => {
             return Err(Error::input(
                 "the two URLs have different paths; what is compared must be asked the same",
@@ -161,10 +162,10 @@ pub(super) fn experiment(
     let text = format!(
         "name = {}\ntitle = {}\nlevels = {levels:?}\nrepetitions = {repetitions}\nwarmup = {}\nwindow = {}\n\
          selftest = {is_checked}\nheadroom = {is_checked}\n{targets}{raised}\n[[workload]]\n{workload}args = {}\n",
-        text(name),
-        text(&title),
-        text(warmup),
-        text(window),
+        quoted(name),
+        quoted(&title),
+        quoted(warmup),
+        quoted(window),
         list(&flags),
     );
     let experiment = Experiment::parse(&text)?;
@@ -191,13 +192,8 @@ fn workload_of(flags: &[String]) -> Result<(Option<String>, Vec<String>), Error>
     Ok((workload, others))
 }
 
-/// As text in TOML, which writes it as JSON does, but for one character.
-fn text(of: &str) -> String {
-    serde_json::Value::from(of).to_string().replace('\x7f', "\\u007f")
-}
-
 fn list(of: &[String]) -> String {
-    format!("[{}]", of.iter().map(|of| text(of)).collect::<Vec<_>>().join(", "))
+    format!("[{}]", of.iter().map(|of| quoted(of)).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

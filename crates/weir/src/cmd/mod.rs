@@ -159,6 +159,11 @@ pub(crate) fn read_text(path: &Path, what: &str, hint: &str) -> Result<String, E
     })
 }
 
+/// `text` as a string of TOML, which is written as in JSON, but for one character.
+pub(crate) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\x7f', "\\u007f")
+}
+
 /// Sees that a file can be written there, before something is measured for it. What is in it stays.
 pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
     let opened = OpenOptions::new().append(true).create(true).open(path);

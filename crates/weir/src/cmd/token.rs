@@ -1,6 +1,6 @@
 //! `weir token`: makes a token, and its entry for the file that `weir serve --tokens` reads.
 
-use super::say;
+use super::{quoted, say};
 use clap::builder::PossibleValuesParser;
 use kv::Error;
 use kv::units::Span;
@@ -62,8 +62,6 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 
 /// The lines for the file.
 fn entry(args: &Args, token: &str) -> String {
-    // A string in TOML may be written as in JSON.
-    let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let verbs: Vec<String> = args.verbs.iter().map(|verb| quoted(verb)).collect();
     let mut lines = format!(
         "[[token]]\nname = {}\nsha256 = \"{}\"\nverbs = [{}]\nprefix = {}\n",
