@@ -69,7 +69,7 @@ pub use plan::{Check, Connect, Kind, Plan, span};
 pub use samples::Samples;
 pub use stages::Stages;
 pub use statuses::Statuses;
-pub use target::Target;
+pub use target::{Address, Target};
 pub use targets::Targets;
 pub use tls::Tls;
 pub use value_size::ValueSize;
@@ -86,7 +86,6 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use stream::Endpoint;
-use target::Address;
 
 /// File descriptors kept for everything that is not a client.
 const FILES_SPARE: u64 = 64;
@@ -160,8 +159,7 @@ fn reach_one(
     target: &Target,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 ) -> Result<Endpoint, Error> {
-    let none = Err(io::Error::other("the name has no address"));
-    let connect = |address: Address| {
+    let first = target.first_of(|address| {
         match &address {
             Address::Unix(path) => drop(UnixStream::connect(path)?),
             Address::Tcp(socket) => {
@@ -183,9 +181,6 @@ fn reach_one(
             }
         }
         Ok(address)
-    };
-    let first = target.addresses().and_then(|addresses| {
-        addresses.into_iter().fold(none, |first, address| first.or_else(|_| connect(address)))
     });
     let address = first.map_err(|error| {
         if let Some(why) = tls::failure(&error) {

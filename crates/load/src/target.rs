@@ -32,8 +32,10 @@ enum Place {
 
 /// An address that can be connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Address {
+pub enum Address {
+    /// Of a host.
     Tcp(SocketAddr),
+    /// Of a socket in the file system.
     Unix(PathBuf),
 }
 
@@ -53,20 +55,26 @@ impl Target {
     }
 
     /// Of https, the host without brackets: the name in its certificate.
-    pub(super) fn tls_host(&self) -> Option<&str> {
+    pub fn tls_host(&self) -> Option<&str> {
         match &self.place {
             Place::Tcp { is_tls: true, host, .. } => Some(host.trim_matches(['[', ']'])),
             _ => None,
         }
     }
 
-    /// Its addresses, in the order of the resolver.
-    pub(super) fn addresses(&self) -> io::Result<Vec<Address>> {
+    /// Whether it says who asks.
+    pub fn has_credentials(&self) -> bool {
+        self.credentials.is_some()
+    }
+
+    /// What `connect` gives for the first of its addresses, in the order of the resolver, at which it does not fail.
+    pub fn first_of<T>(&self, connect: impl Fn(Address) -> io::Result<T>) -> io::Result<T> {
         match &self.place {
-            Place::Unix(path) => Ok(vec![Address::Unix(path.clone())]),
+            Place::Unix(path) => connect(Address::Unix(path.clone())),
             Place::Tcp { host, port, .. } => {
-                let host = host.trim_matches(['[', ']']);
-                Ok((host, *port).to_socket_addrs()?.map(Address::Tcp).collect())
+                let none = Err(io::Error::other("the name has no address"));
+                let addresses = (host.trim_matches(['[', ']']), *port).to_socket_addrs()?;
+                addresses.fold(none, |first, address| first.or_else(|_| connect(Address::Tcp(address))))
             }
         }
     }

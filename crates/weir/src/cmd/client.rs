@@ -6,10 +6,11 @@ use http1::response;
 use http1::{Decoder, Framing, Slots};
 use kv::Error;
 use kv::units::Span;
+use load::{Address, Target};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ const ANSWER_BYTES_MAX: u64 = 512 << 20;
 pub(super) struct ServerArgs {
     /// The server: http://HOST:PORT, https://HOST:PORT or unix:PATH
     #[arg(value_name = "URL")]
-    url: String,
+    url: Target,
 
     /// A file with a token. Without it, the environment variable WEIR_TOKEN is used if it is there
     #[arg(long, value_name = "FILE")]
@@ -46,19 +47,14 @@ pub(super) struct ServerArgs {
 
 /// A connection to a server, made when it is needed.
 pub(super) struct Client {
-    url: String,
-    server: Server,
+    server: Target,
+    /// Of https.
+    tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
     /// The field with the token, if there is one.
     authorization: Option<String>,
     /// How long something is tried.
     pub(super) retry: Duration,
     connection: Option<Connection>,
-}
-
-enum Server {
-    Tcp(String),
-    Tls(String, ServerName<'static>, Arc<ClientConfig>),
-    Unix(PathBuf),
 }
 
 /// A request. It has the same effect if it is repeated.
@@ -90,43 +86,29 @@ struct Connection {
 
 impl Client {
     pub(super) fn new(args: &ServerArgs) -> Result<Client, Error> {
-        let url = args.url.strip_suffix('/').unwrap_or(&args.url);
+        let server = &args.url;
         let bad = |what: &str| {
-            let what = format!("{}: {what}", ::store::redacted(&args.url));
-            Error::input(what).hint("write http://HOST:PORT, https://HOST:PORT or unix:PATH")
+            Error::input(format_args!("{server}: {what}"))
+                .hint("write http://HOST:PORT, https://HOST:PORT or unix:PATH")
         };
-        let authority = |rest: &str| match rest {
-            _ if rest.contains(['/', '?', '#']) => Err(bad("the URL has more than a host and a port")),
-            _ if rest.contains('@') => Err(bad("a token is not a part of the URL: see --token-file")),
-            _ if rest.contains(|c: char| !c.is_ascii_graphic()) => Err(bad("the host is no host")),
-            _ => match rest.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
-                Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
-                    Ok((rest.to_owned(), host.trim_matches(['[', ']']).to_owned()))
-                }
-                _ => Err(bad("the URL needs a host and a port")),
-            },
-        };
-        let server = if let Some(path) = url.strip_prefix("unix:") {
-            if path.is_empty() {
-                return Err(bad("the URL has no path"));
-            }
-            Server::Unix(path.into())
-        } else if let Some(rest) = url.strip_prefix("https://") {
-            let (authority, host) = authority(rest)?;
-            let name = ServerName::try_from(host).map_err(|_| bad("the host is no host"))?;
+        if server.path().is_some_and(|path| path != "/") {
+            return Err(bad("the URL has more than a host and a port"));
+        }
+        if server.has_credentials() {
+            return Err(bad("a token is not a part of the URL: see --token-file"));
+        }
+        let tls = server.tls_host().map(|host| {
+            let name = ServerName::try_from(host.to_owned()).map_err(|_| bad("the host is no host"))?;
             let trusted = args.cacert.clone().map_or(Trusted::System, Trusted::File);
             let config = tls::config(&CACERT, Check::ChainAndName, &trusted, None);
-            Server::Tls(authority, name, Arc::new(config.map_err(Error::input)?))
-        } else if let Some(rest) = url.strip_prefix("http://") {
-            Server::Tcp(authority(rest)?.0)
-        } else {
-            return Err(bad("this is no URL of a server"));
-        };
+            Ok::<_, Error>((name, Arc::new(config.map_err(Error::input)?)))
+        });
+        let tls = tls.transpose()?;
         let authorization = token(args)?.map(|token| format!("Bearer {token}"));
-        if args.cacert.is_some() && !matches!(server, Server::Tls(..)) {
-            return Err(Error::input(format_args!("--cacert is only for https, and {url} is not")));
+        if args.cacert.is_some() && tls.is_none() {
+            return Err(Error::input(format_args!("--cacert is only for https, and {server} is not")));
         }
-        Ok(Client { url: url.to_owned(), server, authorization, retry: args.retry.0, connection: None })
+        Ok(Client { server: server.clone(), tls, authorization, retry: args.retry.0, connection: None })
     }
 
     /// Sends a request and reads its answer: again and again while the server cannot be reached, is not ready or asks to wait.
@@ -140,7 +122,7 @@ impl Client {
                 Ok(Answer { status: 408 | 429 | 503 | 504, pause, body }) => (detail(&body), pause),
                 Ok(Answer { status, body, .. }) => {
                     let what =
-                        format!("{} answered {status} to {}: {}", self.url, request.method, detail(&body));
+                        format!("{} answered {status} to {}: {}", self.server, request.method, detail(&body));
                     return Err(match status {
                         401 => Error::new(what).hint("give a token that the server knows with --token-file"),
                         404 | 405 => Error::new(what).hint("is this a weir server, and its data address?"),
@@ -152,7 +134,7 @@ impl Client {
                 Err(error) => match tls::failure_in(&error) {
                     Some(failure) => {
                         let why = tls::explain(&CACERT, failure);
-                        return Err(Error::new(format_args!("cannot reach {}: {why}", self.url)));
+                        return Err(Error::new(format_args!("cannot reach {}: {why}", self.server)));
                     }
                     None => (error.to_string(), None),
                 },
@@ -160,7 +142,7 @@ impl Client {
             let since = *failing_since.get_or_insert_with(Instant::now);
             if since.elapsed() >= self.retry {
                 let tried = Span(self.retry);
-                let what = format!("{} did not do it within {tried}: {why}", self.url);
+                let what = format!("{} did not do it within {tried}: {why}", self.server);
                 return Err(Error::new(what).hint("see whether it runs (/readyz), or allow a longer --retry"));
             }
             thread::sleep(pause.unwrap_or(PAUSE).min(self.retry));
@@ -172,12 +154,8 @@ impl Client {
             Some(connection) => connection,
             None => self.connect()?,
         };
-        let host = match &self.server {
-            Server::Tcp(authority) | Server::Tls(authority, ..) => authority,
-            Server::Unix(_) => "localhost",
-        };
         let mut bytes = Vec::new();
-        let mut head = write(&mut bytes, request.method, request.target, host);
+        let mut head = write(&mut bytes, request.method, request.target, &self.server.authority());
         for (name, value) in request.fields {
             head = head.field(name, value.as_bytes());
         }
@@ -203,31 +181,24 @@ impl Client {
     }
 
     fn connect(&self) -> io::Result<Connection> {
-        let tcp = |authority: &str| {
-            let none = Err(io::Error::other("the name has no address"));
-            let addresses = authority.to_socket_addrs()?;
-            let stream = addresses.into_iter().fold(none, |first, address| {
-                first.or_else(|_| TcpStream::connect_timeout(&address, SILENCE_MAX))
-            })?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(SILENCE_MAX))?;
-            stream.set_write_timeout(Some(SILENCE_MAX))?;
-            Ok::<_, io::Error>(stream)
-        };
-        let stream: Box<dyn Stream> = match &self.server {
-            Server::Tcp(authority) => Box::new(tcp(authority)?),
-            Server::Tls(authority, name, config) => {
-                let session =
-                    ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;
-                Box::new(StreamOwned::new(session, tcp(authority)?))
-            }
-            Server::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(SILENCE_MAX))?;
-                stream.set_write_timeout(Some(SILENCE_MAX))?;
-                Box::new(stream)
-            }
-        };
+        let stream = self.server.first_of(|address| -> io::Result<Box<dyn Stream>> {
+            let tcp = match address {
+                Address::Tcp(address) => TcpStream::connect_timeout(&address, SILENCE_MAX)?,
+                Address::Unix(path) => {
+                    let stream = UnixStream::connect(path)?;
+                    stream.set_read_timeout(Some(SILENCE_MAX))?;
+                    stream.set_write_timeout(Some(SILENCE_MAX))?;
+                    return Ok(Box::new(stream));
+                }
+            };
+            tcp.set_nodelay(true)?;
+            tcp.set_read_timeout(Some(SILENCE_MAX))?;
+            tcp.set_write_timeout(Some(SILENCE_MAX))?;
+            let Some((name, config)) = &self.tls else { return Ok(Box::new(tcp)) };
+            let session =
+                ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;
+            Ok(Box::new(StreamOwned::new(session, tcp)))
+        })?;
         Ok(Connection { stream, input: Vec::new(), is_used: false })
     }
 }

@@ -321,8 +321,8 @@ fn wrong_inputs_are_named() {
     let nowhere = directory.path().join("nowhere");
     let nowhere = nowhere.to_str().unwrap();
     for (args, code, part) in [
-        (&["export", "localhost:1"][..], 2, "no URL of a server"),
-        (&["export", "http://localhost"], 2, "needs a host and a port"),
+        (&["export", "localhost:1"][..], 2, "does not begin with http:// or https://"),
+        (&["export", "http://:1"], 2, "no host"),
         (&["export", "http://a:1/kv"], 2, "more than a host and a port"),
         (&["export", "http://secret@a:1"], 2, "see --token-file"),
         (&["export", &server, "--cacert", &empty], 2, "--cacert is only for https"),
