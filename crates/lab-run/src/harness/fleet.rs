@@ -1,12 +1,12 @@
 //! The lab's own databases: started and pinned, limited, made fresh for each repetition, and fed into a replica.
 
 use super::TargetRun;
-use super::database::{DatabaseServer, Nodes, Options, start_nodes};
+use super::database::{CassandraCluster, Cluster, DatabaseServer, Nodes, Options};
 use super::limits::{Limits, Part};
 use super::process::{Process, complete, poll_until};
 use crate::sampler;
 use kv::Error;
-use lab_data::experiment::{DATABASE, Database, ETCD, Engine, GENERATOR};
+use lab_data::experiment::{self, DATABASE, Database, ETCD, Engine, GENERATOR};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -58,7 +58,13 @@ impl<'a> Fleet<'a> {
             self.nodes = None;
         }
         if let Some(kind) = self.target_run.subject.target.cluster().filter(|_| self.nodes.is_none()) {
-            self.nodes = Some(start_nodes(kind, self.node_options())?);
+            let options = self.node_options();
+            self.nodes = Some(match kind {
+                experiment::Cluster::Cassandra => {
+                    Box::new(CassandraCluster::start(experiment::Cluster::NODES as u8, options)?)
+                }
+                experiment::Cluster::Patroni => Box::new(Cluster::start(options, true)?),
+            });
         }
         for database in self.plan.iter().skip(self.servers.len()) {
             let server = self.start(database)?;

@@ -4,7 +4,7 @@
 //! hold of all segments of one moment, which are then there even if the cleaner removes them, and of the newest as much as is
 //! whole. What was acknowledged before that moment is in it.
 
-use super::end::{self, End, EndFile};
+use super::end::{End, EndFile};
 use super::files;
 use super::repair::{self, Checked};
 use super::segment::{self, PREAMBLE_BYTES};
@@ -93,7 +93,7 @@ fn segments(directory: &Path) -> io::Result<(Vec<(u32, File)>, EndFile)> {
 /// Why these segments are not all of the log, if they are not; the newest has so many whole bytes.
 fn shorter(directory: &Path, segments: &[(u32, File)], newest_bytes: u64, said: EndFile) -> Option<String> {
     if let EndFile::Damaged { .. } = said {
-        return Some(format!("{} cannot be read", end::path(directory).display()));
+        return Some(format!("{} cannot be read", directory.join(files::END).display()));
     }
     let (newest, mut file) = segments.last().map(|(newest, file)| (*newest, file))?;
     let mut preamble = Vec::new();

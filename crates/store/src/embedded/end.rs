@@ -3,14 +3,13 @@
 //! A log that was cut off by a crash ends somewhere, and what stood behind that was never acknowledged. Of one at rest it is known what
 //! it holds, so that a file that became shorter is damage. As soon as the log is used again it has a later segment, and this says nothing.
 
-use super::files;
+use super::files::{self, END};
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-const NAME: &str = "end";
 const NEXT: &str = "end.next";
 
 /// Epochs between that of a copy and the first one of its use. Whoever goes on with the original very probably begins fewer meanwhile,
@@ -50,13 +49,13 @@ impl End {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
         file.write_all(self.text().as_bytes())?;
         file.sync_all()?;
-        fs::rename(&next, directory.join(NAME))?;
+        fs::rename(&next, directory.join(END))?;
         File::open(directory)?.sync_all()
     }
 
     /// Of the log in `directory`, whether it is still at rest or not.
     pub(super) fn read(directory: &Path) -> io::Result<EndFile> {
-        match fs::read(path(directory)) {
+        match fs::read(directory.join(END)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(EndFile::Absent),
             Err(error) => Err(error),
             Ok(bytes) => Ok(str::from_utf8(&bytes)
@@ -68,7 +67,7 @@ impl End {
 
     /// Removes what is said of the log in `directory`.
     pub(super) fn remove(directory: &Path) -> io::Result<()> {
-        for name in [NEXT, NAME] {
+        for name in [NEXT, END] {
             files::remove_if_there(&directory.join(name))?;
         }
         File::open(directory)?.sync_all()
@@ -103,11 +102,6 @@ impl EndFile {
     }
 }
 
-/// The file of the log in `directory`.
-pub(super) fn path(directory: &Path) -> PathBuf {
-    directory.join(NAME)
-}
-
 /// A number of epochs that somebody else hardly has begun meanwhile.
 pub(super) fn gap() -> u64 {
     GAP.start + RandomState::new().hash_one(()) % (GAP.end - GAP.start)
@@ -122,6 +116,7 @@ mod tests {
     use super::*;
     use crate::Part;
     use kv::{Change, Key, Row, Version, Write};
+    use std::path::PathBuf;
 
     fn opened(directory: &Path) -> Result<Log, crate::Error> {
         Log::open(directory, Some(1 << 16), |map, in_use| {
@@ -245,13 +240,13 @@ mod tests {
     fn what_cannot_be_understood_is_damage_that_a_repair_removes() {
         let place = tempfile::tempdir().unwrap();
         let (epoch, _) = at_rest(place.path(), 3);
-        let text = fs::read_to_string(place.path().join(NAME)).unwrap();
+        let text = fs::read_to_string(place.path().join(END)).unwrap();
         for text in [String::new(), text.replace("false", "true")] {
-            fs::write(place.path().join(NAME), text).unwrap();
-            assert_eq!(check(place.path()).unwrap().damage[0].path, place.path().join(NAME));
+            fs::write(place.path().join(END), text).unwrap();
+            assert_eq!(check(place.path()).unwrap().damage[0].path, place.path().join(END));
             assert!(backup(place.path(), &place.path().join("copy")).is_err());
             let repaired = repair(place.path(), Some(1 << 16)).unwrap();
-            assert!(repaired.set_aside.unwrap().join(NAME).exists());
+            assert!(repaired.set_aside.unwrap().join(END).exists());
             assert_eq!(check(place.path()).unwrap().damage, []);
         }
         assert!(opened(place.path()).unwrap().epoch() > epoch + GAP.start);

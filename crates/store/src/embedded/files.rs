@@ -1,6 +1,5 @@
 //! The files of the embedded store's directory: what they are called, locked by, allocated and removed.
 
-use super::end;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -11,6 +10,8 @@ use std::path::{Path, PathBuf};
 /// Locked as long as a server uses the directory.
 const LOCK: &str = "lock";
 const SUFFIX: &str = ".log";
+/// Says where the log ends.
+pub(super) const END: &str = "end";
 /// With a number behind it, a directory of damaged segments.
 const ASIDE: &str = "damaged-";
 
@@ -112,7 +113,7 @@ pub(super) fn set_aside(directory: &Path, segments: &[u32]) -> io::Result<PathBu
     for segment in segments {
         fs::hard_link(path(directory, *segment), path(&aside, *segment))?;
     }
-    let [end, end_aside] = [directory, &aside].map(end::path);
+    let [end, end_aside] = [directory, &aside].map(|directory| directory.join(END));
     if end.exists() {
         fs::hard_link(end, end_aside)?;
     }

@@ -1,7 +1,7 @@
 //! What is in a directory of the embedded store: all segments that count, read from the first to the last batch, and what of them
 //! is damaged.
 
-use super::end::{self, End, EndFile};
+use super::end::{End, EndFile};
 use super::files;
 use super::index::{Index, Place, Segment};
 use super::segment::{self, Batch, EntryKind, Meta, PREAMBLE_BYTES, Salvaged};
@@ -89,7 +89,7 @@ impl Replayed {
         let path = |number: u32| files::path(directory, number);
         let missing = |number| missing_at(path(number));
         if let EndFile::Damaged { bytes } = said {
-            let path = end::path(directory);
+            let path = directory.join(files::END);
             replayed.damage.push(Damage { path, range: Some(0..bytes), readable: 0, lost: vec![] });
         }
         let read = |number: u32| {

@@ -12,7 +12,7 @@ mod postgres;
 
 pub use cassandra::CassandraCluster;
 pub use cluster::Cluster;
-pub(super) use nodes::{Nodes, start_nodes};
+pub(super) use nodes::Nodes;
 
 use super::disk;
 use super::files::{cannot_write, program};

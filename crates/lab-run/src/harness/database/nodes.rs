@@ -1,10 +1,8 @@
 //! A cluster of the lab's own, whichever it is.
 
-use super::{CassandraCluster, Cluster, Options};
 use crate::harness::process::Process;
 use crate::sampler::{Database, Node};
 use kv::Error;
-use lab_data::experiment;
 use std::path::Path;
 
 /// What is to be done with a cluster. Dropping it ends it.
@@ -33,17 +31,4 @@ pub(in crate::harness) trait Nodes {
 
     /// Where the data of all nodes is.
     fn dir(&self) -> &Path;
-}
-
-/// Starts a cluster.
-pub(in crate::harness) fn start_nodes(
-    kind: experiment::Cluster,
-    options: Options,
-) -> Result<Box<dyn Nodes>, Error> {
-    Ok(match kind {
-        experiment::Cluster::Cassandra => {
-            Box::new(CassandraCluster::start(experiment::Cluster::NODES as u8, options)?)
-        }
-        experiment::Cluster::Patroni => Box::new(Cluster::start(options, true)?),
-    })
 }
