@@ -78,8 +78,8 @@ pub const LEVELS: usize = 3;
 
 /// The largest run of at least three adjacent valid levels that contains the maximum and lies within ±3 %.
 ///
-/// A level that is not valid ends a run. `seed` draws the bootstrap.
-pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
+/// A level that is not valid ends a run.
+pub fn capacity(rows: &[Row]) -> Capacity {
     if let Some(offered) = offered(rows) {
         return offered;
     }
@@ -100,9 +100,8 @@ pub fn capacity(rows: &[Row], seed: u64) -> Capacity {
 
     let Some(plateau) = plateau.map(|levels| &rows[levels]) else { return not_reached(rows, best) };
     let levels: Vec<u32> = plateau.iter().map(|row| row.level).collect();
-    let runs: Vec<(u32, &[f64])> =
-        plateau.iter().map(|row| (row.level, row.goodput_rps_of_runs.as_slice())).collect();
-    Estimate::bootstrap(&runs, seed).map_or(Capacity::Unknown, |rps| Capacity::Reached { rps, levels })
+    let runs: Vec<&[f64]> = plateau.iter().map(|row| row.goodput_rps_of_runs.as_slice()).collect();
+    Estimate::of_levels(&runs).map_or(Capacity::Unknown, |rps| Capacity::Reached { rps, levels })
 }
 
 /// The capacity of a sweep without a plateau, whose best row is `rows[best]`.
@@ -134,7 +133,7 @@ fn offered(rows: &[Row]) -> Option<Capacity> {
 /// intervals are apart.
 pub fn decline(rows: &[Row], capacity: &Capacity) -> Option<Decline> {
     // Two runs fall apart by chance too often to speak of a decline.
-    let is_known = |of: &Estimate| matches!(of.interval, Interval::StudentT | Interval::Bootstrap);
+    let is_known = |of: &Estimate| of.interval == Interval::StudentT;
     let peak = capacity.rps().filter(is_known)?;
     let last_of_peak = *capacity.levels().last()?;
     let below_peak = |rps: &Estimate| is_known(rps) && rps.high < peak.low;

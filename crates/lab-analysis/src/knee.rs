@@ -4,7 +4,7 @@
 
 use super::capacity::{Capacity, LEVELS};
 use super::rows::{Row, usable};
-use stats::{DRAWS, Draws, RUNS_LEAST, mean, percentiles, range, widened};
+use stats::{Estimate, mean, range};
 
 /// Where more clients stop paying, by four methods that should agree.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +13,10 @@ pub struct Knee {
     ///
     /// Source: Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
     pub clients: f64,
-    /// Between which it lies: an interval over runs drawn anew; with fewer than three, from the least to the most of single runs, each
-    /// run number of all levels together.
+    /// Between which it lies, by the intervals of capacity and cycle; with fewer than three runs these are from the least to the most.
+    ///
+    /// Source: Zou & Donner, Construction of confidence limits about effect measures: a general approach (Statistics in Medicine 27,
+    /// 2008), for the logarithm of the product.
     pub ends: (f64, f64),
     /// Where a line through the origin and a flat one, fitted together, meet: X = min(aN, C).
     pub broken_stick: Option<f64>,
@@ -39,9 +41,7 @@ const UNLOADED: f64 = 0.5;
 
 /// Where more clients stop paying. `None` while goodput still rises at the highest level, where fewer than three levels were measured, or
 /// the lowest has too many clients to tell how long a request takes without a queue.
-///
-/// `seed` draws the bootstrap: the same draws as those of the capacity.
-pub fn knee(rows: &[Row], capacity: &Capacity, seed: u64) -> Option<Knee> {
+pub fn knee(rows: &[Row], capacity: &Capacity) -> Option<Knee> {
     let (Capacity::Reached { rps, .. } | Capacity::NotReached { rps, rising: false, .. }) = capacity else {
         return None;
     };
@@ -58,7 +58,7 @@ pub fn knee(rows: &[Row], capacity: &Capacity, seed: u64) -> Option<Knee> {
     let nearest = usable.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
     Some(Knee {
         clients,
-        ends: spread(&usable, capacity.levels(), clients, seed),
+        ends: ends(clients, rps, alone),
         broken_stick,
         power,
         kneedle,
@@ -68,40 +68,17 @@ pub fn knee(rows: &[Row], capacity: &Capacity, seed: u64) -> Option<Knee> {
     })
 }
 
-/// Between which the knee lies at `clients`: those of runs drawn anew; of fewer than three, those of single ones.
-fn spread(usable: &[&Row], plateau: &[u32], clients: f64, seed: u64) -> (f64, f64) {
-    // Capacity is read off the plateau, the cycle off the lowest level.
-    let matters = |row: &&Row| plateau.contains(&row.level) || row.level == usable[0].level;
-    let known = usable.iter().copied().filter(|row| !row.of_runs.is_empty());
-    let there: Vec<&Row> = known.filter(matters).collect();
-    let knee = |runs_of: &dyn Fn(usize) -> Vec<usize>| {
-        let on_plateau = (0..there.len()).filter(|i| plateau.contains(&there[*i].level));
-        let goodput = |i: usize| {
-            mean(runs_of(i).iter().map(|run| there[i].goodput_rps_of_runs[*run])).unwrap_or(f64::NAN)
-        };
-        let knee = mean(on_plateau.map(goodput))? * cycle_us(there[0], &runs_of(0)) / 1e6;
-        Some(knee).filter(|clients| clients.is_finite())
+/// Between which the knee at `clients` lies, which is the product of the goodput `rps` and the cycle `alone`.
+fn ends(clients: f64, rps: &Estimate, alone: &Row) -> (f64, f64) {
+    let cycles: Vec<f64> = alone.of_runs.iter().map(|of| of.latency_us_mean + of.think_us_mean).collect();
+    // Of one run each, levels may differ, and no spread is known.
+    let known = [Some(*rps), Estimate::of(&cycles)].into_iter().flatten().filter(|of| of.runs > 1);
+    let factors: Vec<Estimate> = known.collect();
+    let away = |end: fn(&Estimate) -> f64| {
+        let logs = factors.iter().map(|of| (end(of) / of.mean).max(0.0).ln());
+        logs.map(|log| log.powi(2)).sum::<f64>().sqrt().exp()
     };
-    let runs = || there.iter().map(|row| row.of_runs.len());
-    let (least, most) = (runs().min().unwrap_or(0), runs().max().unwrap_or(0));
-    let ends = if least < RUNS_LEAST {
-        range((0..most).filter_map(|k| knee(&|i| vec![k % there[i].of_runs.len()])))
-    } else {
-        let draws: Vec<Draws> =
-            there.iter().map(|row| Draws::of(seed, row.level, row.of_runs.len())).collect();
-        let drawn = (0..DRAWS).filter_map(|k| knee(&|i| draws[i].drawn(k).to_vec()));
-        let freedom = runs().map(|runs| runs - 1).sum();
-        percentiles(drawn.collect()).map(|ends| widened(clients, ends, least, freedom))
-    };
-    ends.map_or((clients, clients), |(low, high)| (low.max(0.0), high))
-}
-
-/// The time from one request of a client to its next, in these runs of a row; as in the row, over all attempts.
-fn cycle_us(row: &Row, runs: &[usize]) -> f64 {
-    let chosen = || runs.iter().map(|run| &row.of_runs[*run]);
-    let attempts: u64 = chosen().map(|of| of.attempts).sum();
-    let spent = chosen().map(|of| (of.latency_us_mean + of.think_us_mean) * of.attempts as f64);
-    spent.sum::<f64>() / attempts as f64
+    (clients / away(|of| of.low), clients * away(|of| of.high))
 }
 
 fn clients(row: &Row) -> f64 {

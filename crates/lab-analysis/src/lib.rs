@@ -1,7 +1,6 @@
 //! What the measurements say: rows, checks, capacity, knee, bottleneck.
 //!
-//! A pure function of the results: no clock, no `/proc`, no network, and no randomness but a bootstrap seeded by the
-//! results themselves. Methods and limits are those of docs/method.md.
+//! A pure function of the results: no clock, no `/proc`, no network and no randomness. Methods and limits are those of docs/method.md.
 
 pub mod audit;
 pub mod bottleneck;
@@ -154,8 +153,8 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
         let row = row(results, &workload.name, level, None, rows.last());
         rows.push(row);
     }
-    let capacity = capacity::capacity(&rows, results.seed);
-    let knee = knee::knee(&rows, &capacity, results.seed);
+    let capacity = capacity::capacity(&rows);
+    let knee = knee::knee(&rows, &capacity);
     let effects = interventions::effects(results, &workload.name);
     let headroom = interventions::headroom(&effects);
     let bottleneck = bottleneck::bottleneck(&rows, &capacity, knee.as_ref(), &results.resources, &effects);

@@ -638,10 +638,5 @@ fn a_knee_has_an_interval_over_runs_and_of_two_their_range() {
         );
         assert_eq!(low < high, repetitions > 1);
         assert!(high / low < 1.5, "{low}–{high}");
-        assert_eq!(
-            findings(&results).workloads[0].knee.as_ref().unwrap().ends,
-            knee.ends,
-            "the seed decides"
-        );
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn blocks(results: &Results) -> Vec<Block> {
     let at = results.selftest_at.as_ref().map_or_else(String::new, |at| format!(" and ended on {at},"));
     let said = said(selftest);
     let Selftest::Ran(report) = selftest else { return vec![Block::Text(format!("Selftest: {said}."))] };
-    let note = "A test server added known delays, a stall (it answers nothing for a known time) and faults, and the generator had to report them. The server shares no code with it.";
+    let note = "A test server added known delays, a stall (it answers nothing for a known time) and faults, and the generator had to report them. The server shares no code with it. Delays are compared with what a second, simpler client measures, because network and kernel add to them.";
     vec![
         Block::Text(format!("weir selftest --short ran on this machine{at}{cores}: {said}.")),
         Block::Notes(vec![note.to_owned()]),

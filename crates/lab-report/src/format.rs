@@ -55,7 +55,7 @@ pub(super) fn spread(of: &Estimate) -> String {
         // Two ends that read alike are no range.
         Interval::Range if short(of.low) == short(of.high) => short(of.mean),
         Interval::Range => format!("{}–{}", short(of.low), short(of.high)),
-        Interval::StudentT | Interval::Bootstrap => {
+        Interval::StudentT => {
             let (mean, half) = (short(of.mean), (of.high - of.mean).max(of.mean - of.low));
             format!("{mean} ± {}", like(&mean, half))
         }

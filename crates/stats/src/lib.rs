@@ -1,14 +1,12 @@
 //! Statistics of small samples: means and ratios with intervals, tests, steady state.
 //!
-//! Numbers only. The bootstrap is seeded, so the same numbers give the same interval.
+//! Numbers only: the same ones give the same interval.
 
 pub mod failures;
 pub mod ratio;
 pub mod sequential;
 pub mod steady;
 
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::borrow::Borrow;
@@ -34,8 +32,6 @@ pub struct Estimate {
 pub enum Interval {
     /// 95 % confidence by Student's t over the runs.
     StudentT,
-    /// 95 % percentile bootstrap over the runs.
-    Bootstrap,
     /// Smallest to largest: too few runs for more.
     Range,
     /// One run: no spread is known, both ends are the mean.
@@ -47,17 +43,33 @@ impl Estimate {
     ///
     /// `None` where there are none or one is not a finite number.
     pub fn of(runs: &[f64]) -> Option<Estimate> {
-        let mean = mean(runs)?;
-        let (least, most) = range(runs)?;
-        let (low, high, interval) = match runs.len() {
-            1 => (mean, mean, Interval::Single),
-            2 => (least, most, Interval::Range),
-            n => {
-                let half = student_t((n - 1) as f64) * (variance(runs, mean) / n as f64).sqrt();
-                (mean - half, mean + half, Interval::StudentT)
-            }
+        Estimate::of_levels(&[runs])
+    }
+
+    /// The mean of the means of `levels`, each a list of runs: what lies between levels is no error. Their variances may differ.
+    ///
+    /// With fewer than three runs at some level the interval is the range of all runs. `None` where a level has none.
+    /// Source: Welch, The generalization of ‘Student’s’ problem when several different population variances are involved (1947).
+    pub fn of_levels(levels: &[&[f64]]) -> Option<Estimate> {
+        let means: Vec<f64> = levels.iter().map(|runs| mean(*runs)).collect::<Option<_>>()?;
+        let mean = mean(&means)?;
+        let least = levels.iter().map(|runs| runs.len()).min()?;
+        let runs = least as u32;
+        if least < RUNS_LEAST {
+            let all: Vec<f64> = levels.concat();
+            let (low, high) = range(&all)?;
+            let interval = if all.len() == 1 { Interval::Single } else { Interval::Range };
+            return Some(Estimate { mean, low, high, runs, interval });
+        }
+        let squared = (levels.len() as f64).powi(2);
+        let error = |(runs, mean): (&&[f64], &f64)| {
+            let n = runs.len() as f64;
+            (variance(runs, *mean) / n / squared, n - 1.0)
         };
-        Some(Estimate { mean, low, high, runs: runs.len() as u32, interval })
+        let errors: Vec<(f64, f64)> = levels.iter().zip(&means).map(error).collect();
+        let all: f64 = errors.iter().map(|(variance, _)| variance).sum();
+        let half = student_t(freedom(&errors)) * all.sqrt();
+        Some(Estimate { mean, low: mean - half, high: mean + half, runs, interval: Interval::StudentT })
     }
 
     /// The mean of `runs` without the fifth at either end, with Tukey and McLaughlin's interval: a run that something else disturbed hardly
@@ -81,79 +93,19 @@ impl Estimate {
         let mean = mean(kept)?;
         Some(Estimate { mean, low: mean - half, high: mean + half, ..untrimmed })
     }
-
-    /// The mean of the means of `levels`, each its number and a list of runs, with a bootstrap interval: runs are drawn anew
-    /// within each level, so that a difference between levels does not pass for noise.
-    ///
-    /// With fewer than three runs at some level the interval is the range of all runs. `None` where a level has none.
-    pub fn bootstrap(levels: &[(u32, &[f64])], seed: u64) -> Option<Estimate> {
-        let means: Vec<f64> = levels.iter().map(|(_, runs)| mean(*runs)).collect::<Option<_>>()?;
-        let mean = mean(means)?;
-        let least = levels.iter().map(|(_, runs)| runs.len()).min()?;
-        let runs = least as u32;
-        if least < RUNS_LEAST {
-            let all: Vec<f64> = levels.iter().flat_map(|(_, runs)| *runs).copied().collect();
-            let (low, high) = range(&all)?;
-            let interval = if all.len() == 1 { Interval::Single } else { Interval::Range };
-            return Some(Estimate { mean, low, high, runs, interval });
-        }
-        let draws: Vec<_> =
-            levels.iter().map(|(level, runs)| (*runs, Draws::of(seed, *level, runs.len()))).collect();
-        let drawn = (0..DRAWS).map(|i| {
-            let of_level = |(runs, draws): &(&[f64], Draws)| {
-                draws.drawn(i).iter().map(|run| runs[*run]).sum::<f64>() / runs.len() as f64
-            };
-            draws.iter().map(of_level).sum::<f64>() / draws.len() as f64
-        });
-        let freedom = levels.iter().map(|(_, runs)| runs.len() - 1).sum();
-        let (low, high) = percentiles(drawn.collect()).map(|ends| widened(mean, ends, least, freedom))?;
-        Some(Estimate { mean, low, high, runs, interval: Interval::Bootstrap })
-    }
 }
 
-/// Fewer runs than this are not drawn from: a bootstrap of two is one of three values.
+/// Fewer runs than this have no interval: of two nearly nothing is known of their variance.
 pub const RUNS_LEAST: usize = 3;
 
-/// How often runs are drawn anew.
-pub const DRAWS: usize = 1000;
-
-/// The runs of one level, drawn anew [`DRAWS`] times with replacement. Whoever asks for a level gets the same draws, so that
-/// what is concluded from several levels together moves together.
-/// Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), chapter 13.
-pub struct Draws {
-    runs: usize,
-    drawn: Vec<usize>,
-}
-
-impl Draws {
-    /// Draws from the `runs` of `level`.
-    pub fn of(seed: u64, level: u32, runs: usize) -> Draws {
-        // The golden ratio keeps neighbouring levels from meeting.
-        let stream = seed ^ u64::from(level).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(stream);
-        Draws { runs, drawn: (0..DRAWS * runs).map(|_| below(&mut random, runs)).collect() }
-    }
-
-    /// The places of the runs that were drawn the `i`th time.
-    pub fn drawn(&self, i: usize) -> &[usize] {
-        &self.drawn[i * self.runs..][..self.runs]
-    }
-}
-
-/// Between which the middle 95 % of `drawn` lie; `None` of nothing.
-pub fn percentiles(mut drawn: Vec<f64>) -> Option<(f64, f64)> {
-    drawn.sort_by(f64::total_cmp);
-    let cut = drawn.len() / 40;
-    Some((*drawn.get(cut)?, *drawn.get(drawn.len().checked_sub(1 + cut)?)?))
-}
-
-/// The ends of a percentile bootstrap, moved away from `middle` by what it falls short of with few runs: draws vary by a
-/// share (n − 1)/n of the variance there is, and that variance is itself known with few degrees of `freedom`.
-/// Source: Hesterberg, What Teachers Should Know About the Bootstrap (The American Statistician 69, 2015), section 4.
-pub fn widened(middle: f64, (low, high): (f64, f64), runs: usize, freedom: usize) -> (f64, f64) {
-    let n = runs as f64;
-    let by = (n / (n - 1.0)).sqrt() * student_t(freedom as f64) / 1.96;
-    (middle + by * (low - middle), middle + by * (high - middle))
+/// The degrees of freedom of a sum of independent errors, by the variance of each and those with which it is known. What does not
+/// vary has no share; where nothing does, they do not matter.
+/// Source: Satterthwaite, An Approximate Distribution of Estimates of Variance Components (1946).
+fn freedom(errors: &[(f64, f64)]) -> f64 {
+    let all: f64 = errors.iter().map(|(variance, _)| variance).sum();
+    let varying = errors.iter().filter(|(variance, _)| *variance > 0.0);
+    let shares: f64 = varying.map(|(variance, freedom)| variance.powi(2) / freedom).sum();
+    if all > 0.0 { all.powi(2) / shares } else { 1.0 }
 }
 
 /// The arithmetic mean; `None` of nothing, or where it is not a finite number.
@@ -188,11 +140,6 @@ pub fn range(values: impl IntoIterator<Item = impl Borrow<f64>>) -> Option<(f64,
     ends.reduce(|(low, high), (value, _)| (low.min(value), high.max(value)))
 }
 
-/// A number below `bound`. The bias of the multiplication is below 2⁻³² for any number of runs.
-fn below(random: &mut Xoshiro256PlusPlus, bound: usize) -> usize {
-    ((u64::from(random.next_u32()) * bound as u64) >> 32) as usize
-}
-
 /// The 97.5 % quantile of Student's t; fewer than one degree of freedom count as one.
 pub fn student_t(freedom: f64) -> f64 {
     student(freedom).inverse_cdf(0.975)
@@ -223,6 +170,8 @@ pub fn wilson(right: u32, cases: u32) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand_core::{Rng, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
 
     #[test]
     fn the_quantiles_of_student_are_as_likely_as_they_should_be() {
@@ -304,30 +253,29 @@ mod tests {
     }
 
     #[test]
-    fn the_bootstrap_repeats_itself_and_ignores_differences_between_levels() {
-        let levels: [(u32, &[f64]); 2] = [(4, &[10.0, 10.0, 10.0]), (8, &[20.0, 20.0, 20.0])];
-        let estimate = Estimate::bootstrap(&levels, 1).unwrap();
+    fn differences_between_levels_are_no_error() {
+        let estimate = Estimate::of_levels(&[&[10.0, 10.0, 10.0], &[20.0, 20.0, 20.0]]).unwrap();
         assert_eq!((estimate.mean, estimate.low, estimate.high), (15.0, 15.0, 15.0));
-        let noisy: [(u32, &[f64]); 1] = [(4, &[9.0, 10.0, 11.0, 10.5, 9.5])];
-        let estimate = Estimate::bootstrap(&noisy, 7).unwrap();
-        assert_eq!(Some(estimate), Estimate::bootstrap(&noisy, 7));
-        assert!(8.5 < estimate.low && estimate.low < 10.0 && 10.0 < estimate.high && estimate.high < 11.5);
-        assert_eq!(Estimate::bootstrap(&[(1, &[1.0]), (2, &[3.0])], 1).unwrap().interval, Interval::Range);
-        assert_eq!(Estimate::bootstrap(&[(1, &[]), (2, &[3.0])], 1), None);
+        // That of the level that varies alone: half as wide, as the other has half the weight.
+        let estimate = Estimate::of_levels(&[&[9.0, 10.0, 11.0], &[20.0, 20.0, 20.0]]).unwrap();
+        assert!((estimate.high - estimate.mean - student_t(2.0) / 3f64.sqrt() / 2.0).abs() < 1e-9);
+        assert_eq!(Estimate::of_levels(&[&[1.0], &[3.0]]).unwrap().interval, Interval::Range);
+        assert_eq!(Estimate::of_levels(&[&[], &[3.0]]), None);
     }
 
-    /// Without being widened that of three runs at three levels holds it in 80 of 100 cases.
     #[test]
-    fn the_bootstrap_of_few_runs_holds_the_truth_about_as_often_as_it_says() {
-        for (levels, runs) in [(1, 5), (3, 3), (3, 5)] {
+    fn the_interval_of_few_runs_holds_the_truth_about_as_often_as_it_says() {
+        for (levels, runs) in [(1, 3), (1, 5), (3, 3), (3, 5)] {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(levels * 100 + runs);
             let mut normal =
                 || (0..12).map(|_| f64::from(random.next_u32()) / 2f64.powi(32)).sum::<f64>() - 6.0;
-            let held = (0..400).filter(|seed| {
-                let all: Vec<(u32, Vec<f64>)> =
-                    (0..levels).map(|i| (i as u32, (0..runs).map(|_| 100.0 + normal()).collect())).collect();
-                let all: Vec<(u32, &[f64])> = all.iter().map(|(i, runs)| (*i, runs.as_slice())).collect();
-                let of = Estimate::bootstrap(&all, *seed).unwrap();
+            let held = (0..400).filter(|_| {
+                // The first level varies most.
+                let runs_of = |level: u64| -> Vec<f64> {
+                    (0..runs).map(|_| 100.0 + normal() / (1 + level) as f64).collect()
+                };
+                let all: Vec<Vec<f64>> = (0..levels).map(runs_of).collect();
+                let of = Estimate::of_levels(&all.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
                 of.low <= 100.0 && 100.0 <= of.high
             });
             let held = held.count();

@@ -1,6 +1,6 @@
 //! The ratio of two samples with its interval, on logarithms so that neither sample is privileged; and Holm's correction.
 
-use crate::{mean, sequential, student, student_p, variance};
+use crate::{freedom, mean, sequential, student, student_p, variance};
 use serde::Serialize;
 use statrs::distribution::ContinuousCDF;
 
@@ -75,20 +75,15 @@ impl Uncertain {
         Some(Uncertain { value, variance: variance(&logs, value) / n, freedom: n - 1.0 })
     }
 
-    /// The difference of independent values. Degrees of freedom by Welch and Satterthwaite.
+    /// The difference of independent values.
     fn minus(self, other: Uncertain) -> Uncertain {
-        let variance = self.variance + other.variance;
-        // What does not vary has no share in the degrees of freedom.
-        let parts = [self, other].into_iter().filter(|of| of.variance > 0.0);
-        let freedom = variance.powi(2) / parts.map(|of| of.variance.powi(2) / of.freedom).sum::<f64>();
-        Uncertain { value: self.value - other.value, variance, freedom }
+        let freedom = freedom(&[self, other].map(|of| (of.variance, of.freedom)));
+        Uncertain { value: self.value - other.value, variance: self.variance + other.variance, freedom }
     }
 
     /// As the logarithm of a ratio.
     fn quotient(self, resolution: f64, method: Method, runs: usize, alpha: f64) -> Quotient {
         let Uncertain { value, variance, freedom } = self;
-        // Without variance degrees of freedom are unknown, and do not matter.
-        let freedom = if variance > 0.0 { freedom } else { 1.0 };
         let critical = method.critical(runs, freedom, alpha);
         // With one run the variance is not a number.
         let error = Some(variance.sqrt()).filter(|error| error.is_finite() && critical.is_finite());

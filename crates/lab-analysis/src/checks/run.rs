@@ -37,7 +37,7 @@ pub(super) fn repetitions(case: &OfWorkload) -> Checked {
 
 pub(super) fn precision(case: &OfWorkload) -> Checked {
     const SHARE_MAX: f64 = 0.2;
-    let is_known = |rps: &Estimate| matches!(rps.interval, Interval::StudentT | Interval::Bootstrap);
+    let is_known = |rps: &Estimate| rps.interval == Interval::StudentT;
     let Some(rps) = case.capacity.rps().filter(is_known) else {
         return Checked::not_checked("the throughput has no interval");
     };

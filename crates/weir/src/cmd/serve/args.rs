@@ -153,8 +153,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = value_bytes)]
     pub(super) value_bytes: usize,
 
-    /// Maximum memory for the bodies and values of requests in progress; more are answered 503 [default: a quarter of what --cache-bytes leaves of
-    /// the memory of the machine or of its cgroup, at least 64MiB]
+    /// Maximum memory for the bodies and values of requests in progress; more are answered 503 [default: (memory of
+    /// the machine or cgroup − --cache-bytes) / 4, at least 64MiB]
     #[arg(long, value_name = "SIZE")]
     pub(super) memory_budget: Option<Size>,
 
