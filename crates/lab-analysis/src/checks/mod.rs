@@ -47,7 +47,7 @@ pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
         .about("the generator is slowed a little; goodput must fall by less than half of what it would fall if the generator were the limit (details: docs/method.md)"),
     check("little", "Little’s law", Low, Test::Row(row::little))
-        .about("attempts per second × (latency + think time) is the number of clients, or in an open loop attempts per second × (time from sending a request to its answer) the number of requests in flight, within 2 %"),
+        .about("within 2 %, attempts per second × (latency + think time) is the number of clients; in an open loop, attempts per second × (time from sending a request to its answer) is the number of requests in flight"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
         .about("min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, and no latency is above 60 s"),
     check("errors", "errors", Medium, Test::Row(row::errors))
