@@ -34,8 +34,8 @@ const POISSON_WINDOW: Duration = Duration::from_secs(4);
 /// What its number of requests may be off by, in standard deviations.
 const DEVIATIONS_MAX: f64 = 3.0;
 
-const BOUND: &str = "rate and number of requests at most 0.1 % off; Poisson: Anderson–Darling A² at most 1.959 (1 %), rate at most 3 standard deviations off";
-const BOUND_SHORT: &str = "rate and number of requests at most 0.1 % off";
+const BOUND: &str = "at most 0.1 % off; Poisson: Anderson–Darling A² at most 1.959 (1 %), rate at most 3 standard deviations off";
+const BOUND_SHORT: &str = "at most 0.1 % off";
 
 pub(super) fn run(setup: &Setup) -> Result<AccuracyCheck, String> {
     let short = setup.options.short;
@@ -91,7 +91,7 @@ fn constant(
     let figures =
         [("due_off_count", due_off), ("rps", rate_rps), ("off_share", off), ("said_off_share", said_off)];
     check.figures.extend(figures.map(|(figure, value)| (format!("{name}_{figure}"), value)));
-    Ok(format!("{}/s off by {:+.3} %", units::short(rate_rps), off * 100.0))
+    Ok(format!("at {} req/s the rate is off by {:+.3} %", units::short(rate_rps), off * 100.0))
 }
 
 /// How many requests more the generator reports than the responder counts by its own clock, in a time as long as the window

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     pub(super) insecure: bool,
 
     /// Where values are kept: file:DIRECTORY, postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE, or memory: (lost when the server
-    /// ends). Repeatable, always in the same order: the keys are divided among the stores
+    /// ends). Repeatable: the keys are divided among the stores; give these in the same order at every start
     #[arg(long, value_name = "URL", hide_env_values = true, default_value = "file:./weir-data")]
     pub(super) store: Vec<String>,
 
