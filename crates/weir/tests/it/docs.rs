@@ -206,9 +206,10 @@ fn has_shape(line: &str, shape: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether a line depends on the machine alone: one that continues another, or a warning.
+/// Whether a line depends on the machine alone: one that continues another, a warning, or that the server before still ends.
 fn is_remark(line: &str) -> bool {
-    line.starts_with(' ') || line.starts_with("warn: ") || line.contains("Z warn: ")
+    let parts = ["Z warn: ", "Z info: another server holds the store "];
+    line.starts_with(' ') || line.starts_with("warn: ") || parts.iter().any(|part| line.contains(part))
 }
 
 /// Whether these lines have the shape of those, in which a line `…` stands for any lines. Remarks may stand between them.
