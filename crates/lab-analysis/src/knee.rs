@@ -32,7 +32,7 @@ pub struct Knee {
     pub swept: (u32, u32),
     /// Whether all four lie within a factor of two; where not, there is no sharp knee.
     pub sharp: bool,
-    /// The valid level nearest to the knee, on a scale of ratios; what is said of latency at the knee was measured there.
+    /// The valid level nearest to the knee, on a scale of ratios.
     pub nearest_level: u32,
 }
 

@@ -24,8 +24,9 @@ fn answer(label: &'static str, said: String, details: impl IntoIterator<Item = O
 fn throughput(found: &WorkloadFindings) -> Answer {
     let (said, where_from, level) = match &found.capacity {
         Capacity::Reached { rps, levels } => {
-            let level = found.knee.as_ref().map(|knee| knee.nearest_level).or(levels.first().copied());
-            (format::spread(rps) + " req/s", Some(format!("at {}", format::levels(levels))), level)
+            // With more clients, requests only wait longer.
+            let at = format!("at {}", format::levels(levels));
+            (format::spread(rps) + " req/s", Some(at), levels.first().copied())
         }
         Capacity::NotReached { rps, level, rising } => {
             let is = if *rising { "still rising" } else { "highest" };

@@ -271,7 +271,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(Evidence { resource, utilization, .. }) => format!(
-            "Clients queue for {resource}. This queue alone does not decide: on average over {}, neither {resource} ({} busy) nor any resource that they need is 95 % busy.",
+            "The queue for {resource} alone does not show the limit: on average over {}, neither these ({} busy) nor any resource that they need is 95 % busy.",
             format::levels(levels),
             percent(*utilization, 0)
         ),
