@@ -271,7 +271,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(Evidence { resource, utilization, .. }) => format!(
-            "The queue for {resource} alone does not show the limit: on average over {}, neither these ({} busy) nor any resource that they need is 95 % busy.",
+            "This queue is not enough to name a limit: on average over {}, {resource} are {} busy, and no resource that they need is 95 % busy.",
             format::levels(levels),
             percent(*utilization, 0)
         ),

@@ -21,7 +21,7 @@ const WINDOW_MAX: Duration = Duration::from_secs(100);
 /// More keys than any client asks for. The n-th client begins at n times as many.
 const KEYS_PER_CLIENT: u64 = 1_000_000_000;
 const SEED: u64 = 1;
-const BOUND: &str = "no fault in a wrong class, counts exact";
+const BOUND: &str = "each fault counted as what it is, counts exact";
 
 /// The size of the check.
 struct Size {
@@ -137,11 +137,13 @@ fn compare(report: &LoadReport, record: &Record, http2: bool) -> AccuracyCheck {
     let misclassified = lacking.max(surplus);
     add(&mut of_faults, [("faults_count", faults as f64), ("misclassified_count", misclassified as f64)]);
     add(&mut of_faults, [("good_count", good as f64), ("good_said_count", good_said as f64)]);
-    of_faults.measured = format!("{faults} faults, none in a wrong class; {good} good answers counted");
+    of_faults.measured = format!(
+        "{faults} faults, each counted as what it is (timeout, reset, …); {good} good answers counted"
+    );
     if !wrong.is_empty() {
         of_faults.outcome = CheckOutcome::Fail;
         of_faults.measured =
-            format!("of {faults} faults {misclassified} in a wrong class: {}", wrong.join(", "));
+            format!("of {faults} faults {misclassified} counted as another kind: {}", wrong.join(", "));
     }
     of_faults
 }
@@ -227,8 +229,14 @@ mod tests {
             *report.errors.get_mut("http_429").unwrap() -= 1;
             *report.errors.get_mut("http_4xx").unwrap() += 1;
         };
-        check(moved, "1 in a wrong class: http_429 210 where it was 211, http_4xx 364 where it was 363");
-        check(|report| *report.errors.get_mut("refused").unwrap() -= 2, "2 in a wrong class: refused 75");
+        check(
+            moved,
+            "1 counted as another kind: http_429 210 where it was 211, http_4xx 364 where it was 363",
+        );
+        check(
+            |report| *report.errors.get_mut("refused").unwrap() -= 2,
+            "2 counted as another kind: refused 75",
+        );
         check(
             |report| {
                 report.errors.remove("slow_body");
