@@ -10,7 +10,7 @@ use super::{Policy, Slot, set};
 
 /// See the module.
 #[derive(Default)]
-pub struct Clock {
+pub(super) struct Clock {
     round: Lists<1>,
     /// Whether the row was asked for since it came in or since the hand passed it.
     asked: Vec<bool>,

@@ -7,12 +7,12 @@ use super::{Policy, Slot};
 
 /// See the module.
 #[derive(Default)]
-pub struct ByAge<const HIT_RENEWS: bool>(Lists<1>);
+pub(super) struct ByAge<const HIT_RENEWS: bool>(Lists<1>);
 
 /// Least recently used.
-pub type Lru = ByAge<true>;
+pub(super) type Lru = ByAge<true>;
 /// First in, first out.
-pub type Fifo = ByAge<false>;
+pub(super) type Fifo = ByAge<false>;
 
 impl<const HIT_RENEWS: bool> Policy for ByAge<HIT_RENEWS> {
     fn on_insert(&mut self, slot: Slot, _hash: u64) {

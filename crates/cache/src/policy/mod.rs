@@ -11,12 +11,6 @@ mod list;
 mod recent_evictions;
 mod sketch;
 
-pub use clock::Clock;
-pub use lru::{Fifo, Lru};
-pub use s3fifo::S3Fifo;
-pub use sieve::Sieve;
-pub use w_tinylfu::WTinyLfu;
-
 /// A row's number in its shard. Slots are reused.
 pub type Slot = u32;
 
@@ -52,12 +46,12 @@ pub struct PolicyRow {
 
 /// Every policy there is.
 pub const POLICIES: &[PolicyRow] = &[
-    PolicyRow { name: "lru", new: || Box::new(Lru::default()) },
-    PolicyRow { name: "fifo", new: || Box::new(Fifo::default()) },
-    PolicyRow { name: "clock", new: || Box::new(Clock::default()) },
-    PolicyRow { name: "sieve", new: || Box::new(Sieve::default()) },
-    PolicyRow { name: "s3fifo", new: || Box::new(S3Fifo::default()) },
-    PolicyRow { name: "w-tinylfu", new: || Box::new(WTinyLfu::default()) },
+    PolicyRow { name: "lru", new: || Box::new(lru::Lru::default()) },
+    PolicyRow { name: "fifo", new: || Box::new(lru::Fifo::default()) },
+    PolicyRow { name: "clock", new: || Box::new(clock::Clock::default()) },
+    PolicyRow { name: "sieve", new: || Box::new(sieve::Sieve::default()) },
+    PolicyRow { name: "s3fifo", new: || Box::new(s3fifo::S3Fifo::default()) },
+    PolicyRow { name: "w-tinylfu", new: || Box::new(w_tinylfu::WTinyLfu::default()) },
 ];
 
 /// The policy called `name`.

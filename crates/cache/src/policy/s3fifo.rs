@@ -25,7 +25,7 @@ const ASKED_TO_STAY: u8 = 2;
 
 /// See the module.
 #[derive(Default)]
-pub struct S3Fifo {
+pub(super) struct S3Fifo {
     queues: Lists<2>,
     fingerprints: Vec<u32>,
     states: Vec<State>,

@@ -13,7 +13,7 @@ use super::{Policy, Slot, set};
 
 /// See the module.
 #[derive(Default)]
-pub struct Sieve {
+pub(super) struct Sieve {
     queue: Lists<1>,
     /// Whether the row was asked for since it came in or since the hand passed it.
     asked: Vec<bool>,

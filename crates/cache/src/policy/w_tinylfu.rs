@@ -20,7 +20,7 @@ const PROTECTED: usize = 2;
 
 /// See the module.
 #[derive(Default)]
-pub struct WTinyLfu {
+pub(super) struct WTinyLfu {
     segments: Lists<3>,
     fingerprints: Vec<u32>,
     /// In which segment a row is.

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Error> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "weir", &mut script);
     // A closed pipe is the reader's choice.

@@ -82,7 +82,7 @@ pub(super) struct PageEnd {
     pub(super) next: Option<String>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Error> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let mut client = Client::new(&args.server)?;
     let mut after = args.after.clone();
     let Some(path) = &args.file else {

@@ -69,7 +69,7 @@ struct Put {
     expires: Option<String>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Error> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let mut import = Import {
         client: Client::new(&args.server)?,
         if_absent: args.if_absent,

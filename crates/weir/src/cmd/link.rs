@@ -11,6 +11,7 @@ use std::net::ToSocketAddrs;
 /// Forward TCP connections to another address, with a limited rate and a delay; a line `stats` on standard input is answered with a line
 /// of JSON; the process ends when standard input ends.
 #[derive(clap::Args)]
+#[command(hide = true)]
 pub(crate) struct Args {
     /// Where to connect to
     #[arg(long, value_name = "HOST:PORT")]

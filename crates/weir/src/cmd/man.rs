@@ -14,7 +14,7 @@ pub(crate) struct Args {
     directory: PathBuf,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Error> {
+pub(crate) fn run(args: Args) -> Result<(), Error> {
     let directory = &args.directory;
     // Those of hidden commands are not written.
     let written =

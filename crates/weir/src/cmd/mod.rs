@@ -33,6 +33,7 @@ mod usage;
 
 use clap::{Parser, Subcommand};
 use kv::Error;
+use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};
@@ -50,64 +51,55 @@ struct Cli {
     command: Command,
 }
 
-#[derive(Subcommand)]
-enum Command {
-    Serve(Box<serve::Args>),
-    Load(Box<load::Args>),
-    #[cfg(feature = "lab")]
-    Lab(lab::Args),
-    #[cfg(feature = "lab")]
-    Compare(compare::Args),
-    #[cfg(feature = "lab")]
-    Report(report::Args),
-    #[cfg(feature = "lab")]
-    Audit(audit::Args),
-    #[cfg(feature = "lab")]
-    Selftest(selftest::Args),
-    Export(export::Args),
-    Import(import::Args),
-    Token(token::Args),
-    Store(store::Args),
-    Replica(replica::Args),
-    LoadWorker(load_worker::Args),
-    Completions(completions::Args),
-    Man(man::Args),
-    #[cfg(feature = "lab")]
-    #[command(hide = true)]
-    Link(link::Args),
+/// The sub-commands: of each row a variant of [`Command`] and its call; the row’s file has `Args` and `run`.
+macro_rules! commands {
+    ($($(#[$condition:meta])* $name:ident($file:ident),)*) => {
+        #[derive(Subcommand)]
+        enum Command {
+            $($(#[$condition])* $name(Box<$file::Args>),)*
+        }
+
+        impl Command {
+            fn run(self) -> Result<(), Error> {
+                match self {
+                    $($(#[$condition])* Command::$name(args) => $file::run(*args),)*
+                }
+            }
+        }
+    };
 }
 
-/// Runs the command line `args` (the program's name first) and gives the process's exit code: 0 done, 1 failed,
-/// 2 wrong input, 3 what was measured does not meet a demand.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let words: Vec<OsString> = args.into_iter().collect();
-    let done = match Cli::try_parse_from(&words) {
-        Ok(cli) => match cli.command {
-            Command::Serve(args) => args.with_file(&words).and_then(serve::run),
-            Command::Load(args) => load::run(*args),
-            #[cfg(feature = "lab")]
-            Command::Lab(args) => lab::run(args),
-            #[cfg(feature = "lab")]
-            Command::Compare(args) => compare::run(args),
-            #[cfg(feature = "lab")]
-            Command::Report(args) => report::run(args),
-            #[cfg(feature = "lab")]
-            Command::Audit(args) => audit::run(args),
-            #[cfg(feature = "lab")]
-            Command::Selftest(args) => selftest::run(args),
-            Command::Export(args) => export::run(&args),
-            Command::Import(args) => import::run(&args),
-            Command::Token(args) => token::run(args),
-            Command::Store(args) => store::run(args),
-            Command::Replica(args) => replica::run(args),
-            Command::LoadWorker(args) => load_worker::run(args),
-            Command::Completions(args) => completions::run(&args),
-            Command::Man(args) => man::run(&args),
-            #[cfg(feature = "lab")]
-            Command::Link(args) => link::run(args),
-        },
-        Err(error) => usage::usage(&error, &words),
-    };
+commands! {
+    Serve(serve),
+    Load(load),
+    #[cfg(feature = "lab")]
+    Lab(lab),
+    #[cfg(feature = "lab")]
+    Compare(compare),
+    #[cfg(feature = "lab")]
+    Report(report),
+    #[cfg(feature = "lab")]
+    Audit(audit),
+    #[cfg(feature = "lab")]
+    Selftest(selftest),
+    Export(export),
+    Import(import),
+    Token(token),
+    Store(store),
+    Replica(replica),
+    LoadWorker(load_worker),
+    Completions(completions),
+    Man(man),
+    #[cfg(feature = "lab")]
+    Link(link),
+}
+
+/// Runs the command line of this process and gives its exit code: 0 done, 1 failed, 2 wrong input, 3 what was measured does not
+/// meet a demand.
+pub fn run() -> ExitCode {
+    let words: Vec<OsString> = env::args_os().collect();
+    let done = Cli::try_parse_from(&words)
+        .map_or_else(|error| usage::usage(&error, &words), |cli| cli.command.run());
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -180,8 +172,8 @@ fn cannot_write(path: &Path, error: &io::Error) -> String {
 
 /// Prints why the command failed, without the passwords in what was given: a URL may stand where it does not belong.
 fn complain(error: &Error) {
-    let variables = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("WEIR_"));
-    let given = std::env::args_os().chain(variables.map(|(_, value)| value));
+    let variables = env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("WEIR_"));
+    let given = env::args_os().chain(variables.map(|(_, value)| value));
     let text = given.fold(error.to_string(), |text, word| without_password(text, &word.to_string_lossy()));
     note(format_args!("error: {text}"));
 }

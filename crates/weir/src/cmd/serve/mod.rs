@@ -34,7 +34,7 @@ const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 }
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     // Before there are threads: it changes the environment.
     let passed = service::passed_sockets()?;
-    let plan = plan(args)?;
+    let plan = plan(args.with_file(&std::env::args_os().collect::<Vec<_>>())?)?;
     logger::start()?;
     warn_of_others_rights(&plan.args);
     let (log, path) = (plan.options.access_log.as_ref(), plan.args.access_log.as_ref());
