@@ -374,7 +374,10 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
     };
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| match line.trim_ascii_start() {
         // What the parser says of these is about Rust.
-        [b'{', ..] => bad(format!("the line is no operation: {error}")),
+        // Line 1 of this line is another one of the batch, or of the file it comes from.
+        [b'{', ..] => {
+            bad(format!("the line is no operation: {error}").replacen(" at line 1 column ", ", byte ", 1))
+        }
         _ => bad(r#"the line is no JSON object, as in {"op":"get","key":"a"}; a batch has one in each line"#
             .to_owned()),
     })?;
@@ -529,6 +532,12 @@ mod tests {
             let Err(failure) = operation(line.as_bytes(), 1000) else { panic!("{line}") };
             assert!(failure.detail.contains("a batch has one in each line"), "{}", failure.detail);
         }
+    }
+
+    #[test]
+    fn of_a_line_that_is_cut_off_its_place_in_the_line_is_told() {
+        let Err(failure) = operation(br#"{"op":"get","key":"#, 1000) else { panic!("it is no operation") };
+        assert_eq!(failure.detail, "the line is no operation: EOF while parsing a value, byte 18");
     }
 
     #[test]
