@@ -45,7 +45,8 @@ pub enum How {
     /// Growth of a counter over the time between the readings, times a unit. Of seconds in a state that is the mean
     /// number in it.
     PerSecond(f64),
-    /// Growth of a counter of seconds over the time between the readings, in per cent; at most 100, where several cores are summed.
+    /// Growth of a counter of seconds over the time between the readings, in per cent; at most 100, where several cores are summed,
+    /// or a reading takes a while.
     Share,
     /// Growth of a counter over the attempts of the window.
     PerAttempt,
@@ -100,8 +101,8 @@ pub const FIGURES: &[Figure] = &[
     figure("threads", Processes, "threads", "", "*.threads", Gauge),
     figure("switches_per_request", Processes, "context switches", "per request", "*.switches", PerAttempt),
     figure("sampling_percent_of_core", Processes, "sampling by the lab", "% of a core", "*.cost_secs", SHARE),
-    figure("pressure_some_percent", Pressure, "some thread waited", "% of the time", "*.some_secs", SHARE),
-    figure("pressure_all_percent", Pressure, "all threads waited", "% of the time", "*.full_secs", SHARE),
+    figure("pressure_some_percent", Pressure, "some thread waited", "% of the time", "*.some_secs", Share),
+    figure("pressure_all_percent", Pressure, "all threads waited", "% of the time", "*.full_secs", Share),
     figure("throttled_percent", Pressure, "throttled", "% of the time", "*.throttled_secs", Share),
 ];
 

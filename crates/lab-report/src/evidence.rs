@@ -47,7 +47,11 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
         None => Some(of.resource.clone()),
     }),
     ("<verdict", |(_, verdict)| verdict.clone()),
-    ("utilization", |(of, _)| of.waiting.is_none().then(|| percent(of.utilization, 0))),
+    ("utilization", |(of, _)| {
+        // Of sessions and threads that are counted nothing is known of the time that is not busy.
+        let is_count = of.waiting.is_some() || of.blocked.is_some() && of.utilization == 0.0;
+        (!is_count).then(|| percent(of.utilization, 0))
+    }),
     ("busy time, per request", |(of, _)| {
         let varies = finite(of.demand_variation).map(|share| format!(" ±{}", percent(share, 0)));
         Some(latency(Some(of.demand_us?)) + &varies.unwrap_or_default())

@@ -32,7 +32,7 @@ const NO_CHANCE: f64 = 8.0;
 const LONGER: f64 = 4.0;
 /// Two numbers that were found in two ways say the same if they differ by no more.
 const AGREE: f64 = 0.25;
-/// So few that it is not seen what those do that are served.
+/// So few are none: it is not seen what those do that are served.
 const HARDLY_ANY: f64 = 0.3;
 /// A pool keeps nobody waiting while it has a place left: so many of the clients are served, give or take chance.
 const ALL: f64 = 0.7;
@@ -185,8 +185,8 @@ impl Sweep<'_> {
                 seen,
                 count,
                 clients: self.clients,
-                // Of a delay any number is served at once.
-                at_once: self.at_once.filter(|_| grade != Grade::Delay),
+                // Of a delay any number is served at once; where pauses hold up half of the requests, the median says too few.
+                at_once: self.at_once.filter(|of| grade != Grade::Delay && *of >= HARDLY_ANY),
                 served,
                 may_read: self.high.may_read,
                 thread: self.high.busiest_thread_is.clone(),
@@ -244,7 +244,9 @@ impl Sweep<'_> {
         // Goodput that grows with the clients has no limit yet.
         if self.is_linear() {
             let limit = if place.limit == Limit::ServerLock { Limit::Timer } else { place.limit };
-            return Some(self.evidence(limit, Grade::Delay, place.seen, count, None));
+            // Threads that have nothing to do look the same.
+            let may_be = limit == place.limit || !self.computes();
+            return may_be.then(|| self.evidence(limit, Grade::Delay, place.seen, count, None));
         }
         let served = self.served();
         // Nobody accepts while those that do it compute, or wait for a core.
@@ -273,13 +275,14 @@ impl Sweep<'_> {
     }
 
     /// What the numbers of requests alone say, where no place holds the clients: an event loop, or threads of a language's own.
-    fn unseen(&self) -> Evidence {
+    fn unseen(&self) -> Option<Evidence> {
         if let Some(found) = self.full_thread().filter(|_| self.computes() || !self.is_linear()) {
-            return found;
+            return Some(found);
         }
         let seen = "requests wait without a thread";
         if self.is_linear() {
-            return self.evidence(Limit::Timer, Grade::Delay, seen, Some(f64::from(self.clients)), None);
+            let all = Some(f64::from(self.clients));
+            return (!self.computes()).then(|| self.evidence(Limit::Timer, Grade::Delay, seen, all, None));
         }
         let waiting = f64::from(self.clients) - self.at_once.unwrap_or(0.0);
         let served = self.served();
@@ -293,7 +296,7 @@ impl Sweep<'_> {
         let is_seen = limit != Limit::ServerLock && served.is_some_and(|(.., count)| self.agrees(count));
         let grade = if is_seen { Grade::Supported } else { Grade::Suspected };
         let does = served.map(|(does, ..)| does).filter(|_| is_seen);
-        self.evidence(limit, grade, seen, Some(waiting.max(0.0)), does)
+        Some(self.evidence(limit, grade, seen, Some(waiting.max(0.0)), does))
     }
 }
 
@@ -335,10 +338,11 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
     // The place with the most clients; of two the one that is asked first.
     let likely = PLACES.iter().filter_map(|place| Some((sweep.growth(place.name), sweep.at(place)?)));
     let most = likely.reduce(|a, b| if b.0 > a.0 + LIKELY { b } else { a });
-    let found = most.map_or_else(|| sweep.unseen(), |(_, evidence)| evidence);
+    let found = most.map_or_else(|| sweep.unseen(), |(_, evidence)| Some(evidence));
     // One client alone waits for no other.
-    let is_for_others = matches!(found.limit, Some(Limit::ServerLock | Limit::Pool | Limit::AcceptQueue));
-    Some(found).filter(|_| last.level > 1 || !is_for_others)
+    let is_for_others =
+        |of: &Evidence| matches!(of.limit, Some(Limit::ServerLock | Limit::Pool | Limit::AcceptQueue));
+    found.filter(|of| last.level > 1 || !is_for_others(of))
 }
 
 #[cfg(test)]

@@ -104,6 +104,7 @@ pub(super) fn evidence(
         utilization: mean(&utilizations)?,
         demand_us,
         demand_variation,
+        servers: first.servers,
         ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
         least_rps: best(deciding.iter().copied())
             .and_then(|row| Some(row.rps() / row.resources[i].utilization.filter(|share| *share > 0.0)?)),

@@ -111,6 +111,8 @@ pub struct Evidence {
     pub demand_us: Option<f64>,
     /// Standard deviation over mean of that demand over the levels; `None` of fewer than two levels.
     pub demand_variation: Option<f64>,
+    /// How many it can serve at once: cores, places of a pool.
+    pub servers: f64,
     /// What it could carry at most, in requests per second: m / D.
     pub ceiling_rps: Option<f64>,
     /// The same by its use at the level with the most goodput, so never less than that: where demand falls with load, it can carry
@@ -190,6 +192,11 @@ impl Evidence {
             _ => !self.load_dependent && self.constant(),
         };
         self.can_limit() && demand
+    }
+
+    /// Whether all threads of the server together have no more than one core.
+    fn is_one_core(&self) -> bool {
+        self.limit == Some(Limit::ServerCpu) && self.servers <= 1.0
     }
 
     fn can_limit(&self) -> bool {
@@ -274,7 +281,10 @@ fn next(evidence: &[Evidence], named: &[usize], capacity_rps: f64) -> Option<Evi
     let winners: Vec<&Evidence> = named.iter().map(|i| &evidence[*i]).collect();
     let of_winners = winners.iter().filter_map(|of| Some(of.ceiling()?.rps)).reduce(f64::max);
     // What is seen from outside may be a resource that is counted, too.
-    let is_same = |of: &Evidence, winner: &Evidence| winner.blocked.is_some() && winner.limit == of.limit;
+    let is_same = |of: &Evidence, winner: &Evidence| {
+        let has_its_core = winner.limit == Some(Limit::OneThread) && of.is_one_core();
+        winner.blocked.is_some() && (winner.limit == of.limit || has_its_core)
+    };
     let is_out = |of: &Evidence| winners.iter().any(|winner| of.waits_for(winner) || is_same(of, winner));
     let may = |of: &Evidence| of.can_limit() && !is_out(of);
     let others = evidence.iter().enumerate().filter(|(i, of)| !named.contains(i) && may(of));

@@ -212,7 +212,10 @@ impl Case {
             // A thread that a quota does not let onto a core looks as one that computes.
             Some(busy) if is_quota(busy) && self.evidence[busy].limits() => return None,
             // All cores are full. Whether one thread had more to give on more of them is not seen: some languages start as many as there are.
-            Some(busy) if is_thread && self.evidence[busy].limits() => {
+            // Of one core, a thread that computes all of the time and the core are the same limit.
+            Some(busy)
+                if is_thread && (self.evidence[busy].limits() || self.evidence[busy].is_one_core()) =>
+            {
                 return Some(Conclusion::of(Grade::Supported, vec![busy]).why(Reason::Blocked(blocked)));
             }
             busy if self.evidence.iter().any(stops)

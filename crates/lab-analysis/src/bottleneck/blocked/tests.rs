@@ -269,6 +269,35 @@ fn a_pool_is_supported_where_as_many_are_seen_at_work() {
     assert_eq!(verdict(&levels, 0.1, 0.05), (Grade::Supported, "a pool of 2".to_owned()));
 }
 
+// A service that only computes was called a delay: on a busy machine more clients get more of the cores, and its idle threads wait for
+// each other.
+#[test]
+fn a_service_that_computes_is_no_delay() {
+    for seen in [&[("lock", 3.9)][..], &[]] {
+        let levels: [Level; 2] = [(1, 11_000.0, 0.06, &[("lock", 1.0)]), (4, 44_000.0, 0.06, seen)];
+        assert_eq!(verdict(&levels, 0.5, 0.76).0, Grade::NotIdentified);
+        assert_eq!(verdict(&levels, 0.2, 0.2), (Grade::Delay, "sleep or timer".to_owned()));
+    }
+}
+
+// Whether the core or its only thread was named hung on a few per cent, and the two predictions were twice apart.
+#[test]
+fn a_thread_that_fills_the_only_core_is_the_core() {
+    let levels: [Level; 3] = [(1, 4400.0, 0.2, &[]), (4, 4600.0, 0.9, &[]), (16, 4700.0, 3.4, &[])];
+    for cpu in [0.88, 0.99] {
+        let bottleneck = &findings(&results(&levels, 1.0, cpu)).workloads[0].bottleneck;
+        assert_eq!(
+            (bottleneck.grade, &*bottleneck.named[0].resource),
+            (Grade::Supported, "server CPU"),
+            "{cpu}"
+        );
+        assert_eq!(bottleneck.help.as_ref().map(|of| of.rps.round()), Some(9400.0), "{cpu}");
+    }
+    let bottleneck = &findings(&results(&levels, 1.0, 0.7)).workloads[0].bottleneck;
+    let (named, next) = (&*bottleneck.named[0].resource, bottleneck.next.as_ref().map(|of| &*of.resource));
+    assert_eq!((named, next), ("one thread", None), "the core is no limit of its own");
+}
+
 #[test]
 fn a_collector_that_stops_all_threads_is_named_before_the_thread_it_is() {
     let with = |collector: f64, silent: f64| {
