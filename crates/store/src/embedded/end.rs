@@ -113,6 +113,7 @@ mod tests {
     use super::super::files;
     use super::super::log::Log;
     use super::super::repair::{check, repair};
+    use super::super::replay::{Damage, Lost};
     use super::*;
     use crate::Part;
     use kv::{Change, Key, Row, Version, Write};
@@ -168,6 +169,25 @@ mod tests {
         assert_eq!(check(place.path()).unwrap().damage, []);
         drop(opened(place.path()).unwrap());
         assert_eq!(before.len(), 16);
+    }
+
+    // An only segment without any bytes had lost nothing, as nobody knew whose it was.
+    #[test]
+    fn of_a_segment_that_was_emptied_all_is_lost() {
+        let place = tempfile::tempdir().unwrap();
+        let (_, newest) = at_rest(place.path(), 10);
+        let bytes = fs::metadata(&newest).unwrap().len();
+        let written = fs::read(&newest).unwrap().iter().rposition(|byte| *byte != 0).unwrap() as u64;
+        cut(&newest, 0);
+        let lost = |damage: &[Damage]| damage.iter().flat_map(|of| of.lost.clone()).collect::<Vec<_>>();
+        let found = lost(&check(place.path()).unwrap().damage);
+        assert!(
+            matches!(&found[..], [Lost { range, key: None }] if range.end > written && range.end <= bytes)
+        );
+        // Nothing says how long it was.
+        End::remove(place.path()).unwrap();
+        let found = lost(&check(place.path()).unwrap().damage);
+        assert!(matches!(&found[..], [Lost { range, key: None }] if range.is_empty()), "{found:?}");
     }
 
     #[test]

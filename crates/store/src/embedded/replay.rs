@@ -74,10 +74,13 @@ impl std::fmt::Display for Damage {
 
 impl Replayed {
     pub(super) fn read(directory: &Path) -> io::Result<Replayed> {
-        let store = RandomState::new().hash_one(directory);
-        let mut replayed = Replayed { store, ..Replayed::default() };
         let mut numbers = files::segments(directory)?;
         let said = End::read(directory)?;
+        let store = match said {
+            EndFile::Whole(end) => end.store,
+            EndFile::Absent | EndFile::Damaged { .. } => RandomState::new().hash_one(directory),
+        };
+        let mut replayed = Replayed { store, ..Replayed::default() };
         let Some(last) = numbers.last().copied() else {
             // All that there was is gone.
             if let EndFile::Whole(end) = said {
@@ -213,11 +216,14 @@ fn damage(path: PathBuf, bytes: &[u8], range: &Range<usize>) -> Damage {
         let key = key.and_then(|key| Key::new(&bytes[key]));
         Lost { range: range.start as u64..range.end as u64, key }
     });
+    let range = range.start as u64..range.end as u64;
+    // Nothing says how much should be there.
+    let all = range.is_empty().then(|| Lost { range: range.clone(), key: None });
     Damage {
         path,
-        range: Some(range.start as u64..range.end as u64),
+        lost: lost.chain(all).collect(),
+        range: Some(range),
         readable: salvaged.entries.iter().filter(is_row).count() as u64,
-        lost: lost.collect(),
     }
 }
 

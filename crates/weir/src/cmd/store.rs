@@ -2,7 +2,6 @@
 
 use super::{counted, say};
 use ::store::{Checked, Damage, Error, Kind, Repaired};
-use kv::units::Size;
 use std::path::PathBuf;
 
 /// Back up, check or repair an embedded store (`file:`).
@@ -70,13 +69,10 @@ pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
 
 fn show(checked: &Checked) {
     let Checked { directory, segments, bytes, records, rows, row_bytes, damage, torn } = checked;
-    say(format_args!("{}: {}, {}", directory.display(), counted(*segments as u64, "segment"), Size(*bytes)));
-    say(format_args!(
-        "  {} of writes, {} ({})",
-        counted(*records, "record"),
-        counted(*rows as u64, "row"),
-        Size(*row_bytes)
-    ));
+    let (segments, bytes) = (counted(*segments as u64, "segment"), counted(*bytes, "byte"));
+    say(format_args!("{}: {segments}, {bytes}", directory.display()));
+    let (rows, row_bytes) = (counted(*rows as u64, "row"), counted(*row_bytes, "byte"));
+    say(format_args!("  {} of writes, {rows} ({row_bytes})", counted(*records, "record")));
     damage.iter().for_each(show_damage);
     if let Some((path, range)) = torn {
         let (bytes, file) = (range.end - range.start, path.display());
@@ -101,6 +97,7 @@ fn show_damage(damage: &Damage) {
                 "  lost: bytes {begin} to {end}, one record, probably of the key {}",
                 key.as_bytes().escape_ascii()
             )),
+            None if lost.range.is_empty() => say("  lost: any number of records that were written there"),
             None => say(format_args!("  lost: bytes {begin} to {end}, any number of records")),
         }
     }
@@ -117,19 +114,22 @@ fn show_repair(repaired: &Repaired) {
         counted(*rows as u64, "row"),
         set_aside.display()
     ));
-    let lost = damage.iter().flat_map(|damage| &damage.lost);
-    let (records, bytes) = lost.fold((0, 0), |(records, bytes), lost| match lost.key {
+    let lost = || damage.iter().flat_map(|damage| &damage.lost);
+    let (records, bytes) = lost().fold((0, 0), |(records, bytes), lost| match lost.key {
         Some(_) => (records + 1, bytes),
         None => (records, bytes + lost.range.end - lost.range.start),
     });
     let missing = damage.iter().filter(|damage| damage.range.is_none()).count() as u64;
-    if records + bytes + missing > 0 {
+    if lost().next().is_some() || missing > 0 {
         let parts = [
             counted(records, "record"),
-            format!("{} bytes with any number of records", bytes),
+            format!("{bytes} bytes with any number of records"),
             counted(missing, "segment"),
         ];
         say(format_args!("lost: {}", parts.join(", ")));
+        if lost().any(|lost| lost.range.is_empty()) {
+            say("  and any number of records where nothing says how many there were");
+        }
         say("  a lost record may have replaced or removed a row: the older value of its key is there again");
     }
     if !repaired.has_map {
