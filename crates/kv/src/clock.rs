@@ -44,6 +44,12 @@ pub fn boot_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
+/// What this thread has used of the processor, user and system.
+pub fn thread_time() -> Duration {
+    // Never negative.
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
 /// The clock of a store: set when the store is acquired, and driven by the time since this machine was started from then on. It
 /// never goes back.
 #[derive(Debug)]

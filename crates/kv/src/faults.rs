@@ -4,6 +4,7 @@
 //! the server and the store workers ask it for the delay, and [`compute`] and [`block`] spend it on the calling thread.
 
 use crate::Error;
+use crate::clock::thread_time;
 use crate::units::Span;
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -180,18 +181,13 @@ pub fn compute(time: Duration) {
     let owed = OWED_NANOS.get() + time.as_nanos() as i64;
     let mut computed = 0;
     if owed >= COMPUTED_LEAST_NANOS {
-        let began = processor_time();
+        let began = thread_time();
         while computed < owed {
             std::hint::spin_loop();
-            computed = (processor_time() - began).as_nanos() as i64;
+            computed = (thread_time() - began).as_nanos() as i64;
         }
     }
     OWED_NANOS.set(owed - computed);
-}
-
-fn processor_time() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 thread_local! {
@@ -311,12 +307,12 @@ mod tests {
 
     #[test]
     fn computing_takes_processor_time_and_blocking_takes_time() {
-        let before = processor_time();
+        let before = thread_time();
         compute(Duration::from_millis(2));
-        assert!(processor_time() - before >= Duration::from_millis(2));
-        let before = processor_time();
+        assert!(thread_time() - before >= Duration::from_millis(2));
+        let before = thread_time();
         (0..10_000).for_each(|_| compute(Duration::from_nanos(300)));
-        assert!(processor_time() - before >= Duration::from_micros(2_900), "short ones are added up");
+        assert!(thread_time() - before >= Duration::from_micros(2_900), "short ones are added up");
         let began = Instant::now();
         for _ in 0..100 {
             block(Duration::from_micros(100));

@@ -319,22 +319,14 @@ impl Precondition {
     }
 }
 
-/// Whether a write that failed has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It has not and will not.
-    NotApplied,
-    /// It is not known; it may also happen later.
-    Unknown,
-}
-
-impl Outcome {
-    /// The word for it on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Outcome::NotApplied => "not-applied",
-            Outcome::Unknown => "unknown",
-        }
+named_enum! {
+    /// Whether a write that failed has happened.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Outcome {
+        /// It has not and will not.
+        NotApplied = "not-applied",
+        /// It is not known; it may also happen later.
+        Unknown = "unknown",
     }
 }
 

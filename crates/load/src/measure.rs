@@ -21,6 +21,7 @@ use super::stream::Endpoint;
 use super::tally::Tally;
 use super::{Connect, Observer, Plan, machine_error};
 use kv::Error;
+use kv::clock::thread_time;
 use kv::proto::{FORMAT, LinearizabilityReport, LoadEvent, LoadReport};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -344,14 +345,10 @@ impl Driver for Measured<'_> {
 /// By thread, not by process: each then reads it at its own edge of the window, and the live view is not counted as a cost of
 /// the requests.
 fn thread_usage() -> (Duration, Option<Duration>) {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     // Nanoseconds on a core, nanoseconds waiting for one, and how often.
     let delay = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let delay = delay.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
-    (
-        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32),
-        delay.map(Duration::from_nanos),
-    )
+    (thread_time(), delay.map(Duration::from_nanos))
 }
 
 /// What there is to say of `tally`, which is of all clients of `plan`.

@@ -268,7 +268,7 @@ fn cache_word(served: Served) -> &'static str {
 /// Of a write: whether it happened.
 fn outcome(entry: Option<&Entry>, status: u16, failure: Option<&Failure>) -> Option<&'static str> {
     match failure {
-        Some(failure) => failure.outcome.map(Outcome::as_str),
+        Some(failure) => failure.outcome.map(Outcome::name),
         None => {
             // A batch, which is 200, says it line by line.
             let is_write = match entry?.method {

@@ -85,7 +85,7 @@ impl Failure {
             status: self.status,
             detail: &self.detail,
             code: self.code,
-            outcome: self.outcome.map(Outcome::as_str),
+            outcome: self.outcome.map(Outcome::name),
             cache_status: self.headers.iter().find(|(name, _)| *name == "Cache-Status").map(|(_, of)| &**of),
         };
         // Strings and numbers cannot fail to serialize.
@@ -100,7 +100,7 @@ impl Failure {
             writer = writer.field(name, value.as_bytes());
         }
         if let Some(outcome) = self.outcome {
-            writer = writer.field("Weir-Outcome", outcome.as_str().as_bytes());
+            writer = writer.field("Weir-Outcome", outcome.name().as_bytes());
         }
         debug_assert!("Weir-Outcome".eq_ignore_ascii_case(proto::OUTCOME));
         writer.end_with_length(body_bytes as u64);

@@ -117,7 +117,7 @@ fn push_start(text: &mut Vec<u8>, kind: &str, positions: &[Position]) {
 }
 
 fn push_event(text: &mut Vec<u8>, positions: &[Position], event: &Event) {
-    push_start(text, event.kind.as_str(), positions);
+    push_start(text, event.kind.name(), positions);
     text.extend_from_slice(b"data: {");
     json::push_bytes(text, "key", &event.key);
     if event.kind == EventKind::Put {

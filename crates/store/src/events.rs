@@ -8,30 +8,21 @@
 //!
 //! Numbers are little endian.
 
-use kv::{Timestamp, Version};
+use kv::{Timestamp, Version, named_enum};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// What happened to a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// It was created or replaced.
-    Put = 1,
-    /// It was removed.
-    Delete = 2,
-    /// It expired, and was removed or replaced after that.
-    Expire = 3,
-}
-
-impl EventKind {
-    /// Its name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EventKind::Put => "put",
-            EventKind::Delete => "delete",
-            EventKind::Expire => "expire",
-        }
+named_enum! {
+    /// What happened to a key; by their numbers in a record, which begin with 1.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum EventKind {
+        /// It was created or replaced.
+        Put = "put",
+        /// It was removed.
+        Delete = "delete",
+        /// It expired, and was removed or replaced after that.
+        Expire = "expire",
     }
 }
 
@@ -128,7 +119,7 @@ pub(super) fn is_complete(body: &[u8]) -> bool {
 
 impl<'a> Record<'a> {
     pub(super) fn add_to(&self, body: &mut Vec<u8>) {
-        let kind = self.event.map_or(0, |event| event as u8);
+        let kind = self.event.map_or(0, |event| event as u8 + 1);
         let existed = if self.existed { EXISTED } else { 0 };
         let with_id = if self.idempotency.is_some() { WITH_ID } else { 0 };
         body.push(kind | existed | with_id);
@@ -146,12 +137,8 @@ impl<'a> Record<'a> {
         let (version, rest) = rest.split_first_chunk()?;
         let (key_bytes, rest) = rest.split_first_chunk()?;
         let (key, mut rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key_bytes)))?;
-        let event = match flags & KIND_BITS {
-            1 => Some(EventKind::Put),
-            2 => Some(EventKind::Delete),
-            3 => Some(EventKind::Expire),
-            _ => None,
-        };
+        let event =
+            usize::from(flags & KIND_BITS).checked_sub(1).and_then(|at| EventKind::ALL.get(at)).copied();
         let idempotency = if flags & WITH_ID == 0 {
             None
         } else {

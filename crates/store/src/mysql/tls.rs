@@ -4,7 +4,7 @@ use super::cause;
 use crate::store_url::StoreUrl;
 use crate::url_tls::{identity, trusted};
 use ::tls::{self, Identity, LIBPQ, Names, Trusted};
-use kv::named;
+use kv::{named, named_enum};
 use mysql_async::{ClientIdentity, DriverError, SslOpts};
 
 const NAMES: Names = Names {
@@ -17,23 +17,17 @@ const NAMES: Names = Names {
 
 pub(super) const PARAMETERS: [&str; 4] = ["ssl-mode", NAMES.ca, NAMES.certificate, NAMES.key];
 
-/// When TLS is used, and what for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Disabled,
-    Preferred,
-    Required,
-    VerifyCa,
-    VerifyIdentity,
+named_enum! {
+    /// When TLS is used, and what for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Mode {
+        Disabled = "DISABLED",
+        Preferred = "PREFERRED",
+        Required = "REQUIRED",
+        VerifyCa = "VERIFY_CA",
+        VerifyIdentity = "VERIFY_IDENTITY",
+    }
 }
-
-const MODES: [(&str, Mode); 5] = [
-    ("DISABLED", Mode::Disabled),
-    ("PREFERRED", Mode::Preferred),
-    ("REQUIRED", Mode::Required),
-    ("VERIFY_CA", Mode::VerifyCa),
-    ("VERIFY_IDENTITY", Mode::VerifyIdentity),
-];
 
 /// How the sessions of a store use TLS.
 #[derive(Debug)]
@@ -52,8 +46,7 @@ impl Tls {
             None if ca.is_some() => Mode::VerifyCa,
             None => Mode::Preferred,
             Some(word) => {
-                let found =
-                    named(&MODES, |(name, _)| name, &word.to_ascii_uppercase()).map(|(_, mode)| *mode);
+                let found = named(&Mode::ALL, |mode| mode.name(), &word.to_ascii_uppercase()).copied();
                 found.map_err(|known| format!("ssl-mode={word} is not known; known are {known}"))?
             }
         };
@@ -99,7 +92,7 @@ impl Tls {
 
     /// What TLS has to do with a failure, if it has.
     pub(super) fn explain(&self, error: &mysql_async::Error) -> Option<String> {
-        let mode = MODES.iter().find(|(_, mode)| *mode == self.mode).map_or("REQUIRED", |(name, _)| name);
+        let mode = self.mode.name();
         match error {
             mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => Some(format!(
                 "the server offers no TLS, which ssl-mode={mode} demands; give it a certificate there (ssl_cert, ssl_key), or write \

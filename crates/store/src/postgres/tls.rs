@@ -2,7 +2,7 @@
 
 use crate::store_url::StoreUrl;
 use ::tls::{self, Check, Identity, LIBPQ, Trusted};
-use kv::named;
+use kv::{named, named_enum};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sha2::{Digest, Sha256, Sha384, Sha512};
@@ -30,25 +30,18 @@ pub(super) const PARAMETERS: [(&str, &str); 4] = [
 /// What [`Tls::explain`] begins with if the server has no TLS.
 pub(super) const OFFERS_NONE: &str = "the server offers no TLS";
 
-/// When TLS is used, and what for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Disable,
-    Allow,
-    Prefer,
-    Require,
-    VerifyCa,
-    VerifyFull,
+named_enum! {
+    /// When TLS is used, and what for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Mode {
+        Disable = "disable",
+        Allow = "allow",
+        Prefer = "prefer",
+        Require = "require",
+        VerifyCa = "verify-ca",
+        VerifyFull = "verify-full",
+    }
 }
-
-const MODES: [(&str, Mode); 6] = [
-    ("disable", Mode::Disable),
-    ("allow", Mode::Allow),
-    ("prefer", Mode::Prefer),
-    ("require", Mode::Require),
-    ("verify-ca", Mode::VerifyCa),
-    ("verify-full", Mode::VerifyFull),
-];
 
 /// How the sessions of a store use TLS.
 #[derive(Debug)]
@@ -80,7 +73,7 @@ impl Tls {
             None if trusted == Some(Trusted::System) => Mode::VerifyFull,
             None => Mode::Prefer,
             Some(word) => {
-                let found = named(&MODES, |(name, _)| name, word).map(|(_, mode)| *mode);
+                let found = named(&Mode::ALL, |mode| mode.name(), word).copied();
                 found.map_err(|known| format!("sslmode={word} is not known; known are {known}"))?
             }
         };
@@ -159,7 +152,7 @@ impl Tls {
         if cause.contains("does not support TLS") {
             return Some(format!(
                 "{OFFERS_NONE}, which sslmode={} demands; set ssl = on there, or write sslmode=disable if nobody can listen in between",
-                MODES.iter().find(|(_, mode)| *mode == self.mode).map_or("require", |(name, _)| name)
+                self.mode.name()
             ));
         }
         if cause == "password missing" {

@@ -20,12 +20,12 @@ use super::background::{Background, Foreground};
 use super::{Context, Sampler};
 use connections::{Listeners, choose, places};
 use diag::{Questions, Source};
+use kv::clock::thread_time;
 use kv::cores;
 use observed::{COST_MAX_RATIO, Observed, PERIOD_MAX};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::thread::set_current_timer_slack;
-use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -123,7 +123,7 @@ fn watch(listeners: &Listeners, mut posts: Posts, sockets: &Foreground<Observed>
         let sample = choose(&mut known, &mut rng).into_iter();
         let questions = Questions::about(sample.flat_map(|(one, other)| [(one, other), (other, one)]));
         posts.turn();
-        let paid_secs = thread_cpu_secs();
+        let paid_secs = thread_time().as_secs_f64();
         let gap = {
             let mut seen = seen.lock();
             seen.cost_secs = paid_secs;
@@ -138,7 +138,7 @@ fn watch(listeners: &Listeners, mut posts: Posts, sockets: &Foreground<Observed>
         let met_nobody = places.connections == 0.0 && !known.is_empty();
         match met_nobody {
             true => seen.lock().miss(now),
-            false => seen.lock().sample(now, places, thread_cpu_secs() - paid_secs),
+            false => seen.lock().sample(now, places, thread_time().as_secs_f64() - paid_secs),
         }
         let rest = match (known.is_empty() || changed || met_nobody, missing) {
             (true, _) => REFRESH_NEW,
@@ -147,11 +147,11 @@ fn watch(listeners: &Listeners, mut posts: Posts, sockets: &Foreground<Observed>
         };
         let affordable_secs = LISTS_SECS + COST_MAX_RATIO * began.elapsed().as_secs_f64();
         if refreshed.elapsed() >= if lists_secs < affordable_secs { rest } else { REFRESH_MAX } {
-            let (count, before_secs) = (known.len(), thread_cpu_secs());
+            let (count, before_secs) = (known.len(), thread_time().as_secs_f64());
             known = listeners.connections(&mut source)?;
             changed = known.len() != count;
             refreshed = Instant::now();
-            lists_secs += thread_cpu_secs() - before_secs;
+            lists_secs += thread_time().as_secs_f64() - before_secs;
         }
     }
 }
@@ -171,11 +171,6 @@ fn gap(mean: Duration, rng: &mut impl Rng) -> Duration {
     let chance = (f64::from(rng.next_u32()) + 1.0) / (f64::from(u32::MAX) + 1.0);
     let rest = mean.saturating_sub(GAP_MIN);
     GAP_MIN + rest.mul_f64(-chance.ln()).min(PERIOD_MAX)
-}
-
-/// What this thread has used of the processor.
-fn thread_cpu_secs() -> f64 {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default().as_secs_f64()
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ pub(crate) fn write_failure(
     text.push_str("</Error>");
     let mut writer = begin(output, status, request, keep_alive).lines(NO_CACHE).lines(XML);
     if let Some(outcome) = failure.outcome {
-        writer = writer.field(proto::OUTCOME, outcome.as_str().as_bytes());
+        writer = writer.field(proto::OUTCOME, outcome.name().as_bytes());
     }
     for (name, value) in failure.headers.iter().filter(|(name, _)| *name != "ETag") {
         writer = writer.field(name, value.as_bytes());
@@ -274,7 +274,7 @@ mod tests {
             assert_eq!(write_failure(&mut output, &failure, &request, false), status);
             let text = String::from_utf8(output).unwrap();
             assert!(text.contains(&format!("<Code>{code}</Code>")), "{text}");
-            assert!(text.contains(&format!("{}: {}\r\n", proto::OUTCOME, outcome.as_str())), "{text}");
+            assert!(text.contains(&format!("{}: {}\r\n", proto::OUTCOME, outcome.name())), "{text}");
         }
     }
 

@@ -52,7 +52,7 @@ fn events(watch: &mut Watch, count: usize) -> Vec<String> {
 }
 
 fn shown(event: &Event) -> String {
-    format!("{} {}", event.kind.as_str(), String::from_utf8_lossy(&event.key))
+    format!("{} {}", event.kind.name(), String::from_utf8_lossy(&event.key))
 }
 
 fn next(watch: &mut Watch) -> Next {
@@ -371,7 +371,7 @@ fn a_row_that_expired_is_told_of_when_it_goes() {
     let mut told = events(&mut watch, 4);
     told.sort();
     assert_eq!(told, ["expire a", "expire b", "expire c", "put b"]);
-    assert!(matches!(EventKind::Expire.as_str(), "expire"));
+    assert!(matches!(EventKind::Expire.name(), "expire"));
 }
 
 /// Without a log events were gathered only while somebody was watching when the lease began.
