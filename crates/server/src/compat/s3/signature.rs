@@ -109,15 +109,16 @@ pub(super) fn unknown_access_key() -> Failure {
     Failure::new(403, "InvalidAccessKeyId", "the access key is not known to this server")
 }
 
+fn not_version_4() -> Failure {
+    invalid("the authorization mechanism is not supported; use AWS4-HMAC-SHA256 (Signature Version 4)")
+}
+
 impl Claim {
     fn of(head: &Head<'_, '_>, params: &Params) -> Result<Claim, Failure> {
         let parameter = |name: &str| params.get(name).map(text).transpose();
         if let Some(authorization) = head.field("authorization") {
             let authorization = text(authorization)?;
-            let Some(parts) = authorization.strip_prefix(ALGORITHM) else {
-                let what = "the authorization mechanism is not supported; use AWS4-HMAC-SHA256 (Signature Version 4)";
-                return Err(invalid(what));
-            };
+            let Some(parts) = authorization.strip_prefix(ALGORITHM) else { return Err(not_version_4()) };
             let part = |name: &str| {
                 let found =
                     parts.split(',').find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('='));
@@ -133,6 +134,9 @@ impl Claim {
             return Ok(Claim { access_key, scope, signed_fields, signature, date, expires: None });
         }
         let Some(algorithm) = parameter("X-Amz-Algorithm")? else {
+            if params.get("AWSAccessKeyId").is_some() {
+                return Err(not_version_4());
+            }
             let what = "the request is not signed; this API needs Signature Version 4";
             return Err(Failure::new(403, "AccessDenied", what));
         };
@@ -355,6 +359,7 @@ mod tests {
         check("", &right.replace("EXAMPLE/20130524", "EXAMPLE/20130523"), 0, "AuthorizationHeaderMalformed");
         check("", &right.replace(",Signature", ",Sgnature"), 0, "AuthorizationHeaderMalformed");
         check("", "Authorization: AWS a:b\r\n", 0, "InvalidRequest");
+        check("?AWSAccessKeyId=a&Signature=b&Expires=1369353601", "", 0, "InvalidRequest");
         check("", "", 0, "AccessDenied");
     }
 
