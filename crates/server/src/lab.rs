@@ -12,7 +12,6 @@ use crate::tiered::WriteError;
 use http1::request::{Head, Method};
 use kv::Key;
 use kv::faults::{FAULTS, FaultSpec};
-use kv::proto::is_well_encoded;
 use std::borrow::Cow;
 
 /// What such a request asks for. A preload goes into the store and not into the cache; the value is the body.
@@ -65,12 +64,7 @@ fn action(head: &Head<'_, '_>, path: &[u8], query: Option<&[u8]>) -> Result<Acti
             (Some(_), _) => Err(wrong_query("this removes all added faults; leave the query out")),
         };
     }
-    let query = query.unwrap_or_default();
-    if !is_well_encoded(query) {
-        return Err(wrong_query("the query has a % that begins no escape; write %25 for a %"));
-    }
-    let mut params = Params::default();
-    params.add(query);
+    let params = Params::of(query.unwrap_or_default())?;
     match path {
         b"/preload" => {
             let key = params.only("key").and_then(|key| Key::new(&key)).ok_or_else(|| {

@@ -45,15 +45,9 @@ pub(super) struct Entries {
 impl ListQuery {
     /// Of a query and the field `Accept`.
     pub(super) fn of(query: &[u8], accept: Option<&[u8]>) -> Result<ListQuery, Failure> {
-        let mut params = Params::default();
-        params.add(query);
+        let known = ["prefix", "delimiter", "after", "limit", "values"];
+        let params = Params::once("a list", &known, query)?;
         let bad = |what: String| Failure::new(400, "bad_query", what);
-        for (name, _) in params.iter() {
-            if ![&b"prefix"[..], b"delimiter", b"after", b"limit", b"values"].contains(&name) {
-                let known = "prefix, delimiter, after, limit and values";
-                return Err(bad(format!("a list takes {known}, not {}", name.escape_ascii())));
-            }
-        }
         let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok();
         let limit = params.get("limit").map_or(Some(LIMIT_DEFAULT), number);
         let limit = limit.filter(|limit| (1..=LIMIT_MAX).contains(limit));
@@ -244,6 +238,8 @@ mod tests {
             ("limit=x", "bad_query"),
             ("values=1", "bad_query"),
             ("prefx=a", "bad_query"),
+            ("prefix=%zz", "bad_query"),
+            ("prefix=a&prefix=b", "bad_query"),
             ("after=*", "bad_cursor"),
             ("prefix=b&after=YQ", "bad_cursor"),
         ] {

@@ -1,8 +1,10 @@
-//! Queries, form bodies and paths of others' interfaces, decoded.
+//! Queries, form bodies and paths, decoded.
 //!
-//! Pure. The keys of the plain interface are decoded in `proto`, which is stricter: there a `%` that begins no escape is
-//! refused; here it stands for itself, as the library behind those interfaces has it.
+//! Pure. In other interfaces a `%` that begins no escape stands for itself, and a parameter may come twice, as the library behind
+//! those interfaces has it. The plain interface refuses both; its keys are decoded in `proto`.
 
+use super::error::Failure;
+use kv::proto::is_well_encoded;
 use percent_encoding::percent_decode;
 
 /// Names and values in their order.
@@ -10,6 +12,33 @@ use percent_encoding::percent_decode;
 pub(super) struct Params(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Params {
+    /// Those of a query of the plain interface.
+    pub(super) fn of(query: &[u8]) -> Result<Params, Failure> {
+        if !is_well_encoded(query) {
+            let what = "the query has a % that begins no escape; write %25 for a %";
+            return Err(Failure::new(400, "bad_query", what));
+        }
+        let mut params = Params::default();
+        params.add(query);
+        Ok(params)
+    }
+
+    /// The same where each is one of those that `who` takes, and there once.
+    pub(super) fn once(who: &str, known: &[&str], query: &[u8]) -> Result<Params, Failure> {
+        let bad = |what: String| Failure::new(400, "bad_query", what);
+        let params = Params::of(query)?;
+        for (at, (name, _)) in params.0.iter().enumerate() {
+            let shown = name.escape_ascii();
+            if !known.iter().any(|known| known.as_bytes() == name) {
+                return Err(bad(format!("{who} takes {}, not {shown}", known.join(", "))));
+            }
+            if params.0[..at].iter().any(|(other, _)| other == name) {
+                return Err(bad(format!("the query has {shown} twice; give it once")));
+            }
+        }
+        Ok(params)
+    }
+
     /// Adds the pairs of `encoded`: `a=1&b=2`. A name without `=` has an empty value; an empty name is dropped.
     pub(super) fn add(&mut self, encoded: &[u8]) {
         for pair in encoded.split(|&byte| byte == b'&') {
@@ -49,7 +78,6 @@ pub(super) fn decode(encoded: &[u8], plus_is_blank: bool) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kv::proto::is_well_encoded;
 
     #[test]
     fn escapes_are_decoded_and_other_percents_stay() {

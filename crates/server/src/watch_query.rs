@@ -16,12 +16,7 @@ pub(super) struct WatchQuery {
 impl WatchQuery {
     /// Of a query and the field `Last-Event-ID`, which counts if both say where.
     pub(super) fn of(query: &[u8], last_event_id: Option<&[u8]>) -> Result<WatchQuery, Failure> {
-        let mut params = Params::default();
-        params.add(query);
-        if let Some((name, _)) = params.iter().find(|(name, _)| ![&b"prefix"[..], b"since"].contains(name)) {
-            let what = format!("/watch takes prefix and since, not {}", name.escape_ascii());
-            return Err(Failure::new(400, "bad_query", what));
-        }
+        let params = Params::once("/watch", &["prefix", "since"], query)?;
         let cursors = [last_event_id, params.get("since")];
         let since = cursors.into_iter().flatten().find(|cursor| !cursor.is_empty());
         Ok(WatchQuery {
@@ -63,8 +58,13 @@ mod tests {
         let empty = WatchQuery::of(b"since=1", Some(b"")).unwrap();
         assert_eq!(empty.since, Some(vec![Position::behind(1)]));
         assert_eq!(WatchQuery::of(b"since=", None).unwrap().since, None);
-        for (wrong, code) in [("since=x", "bad_cursor"), ("since=1.", "bad_cursor"), ("after=1", "bad_query")]
-        {
+        for (wrong, code) in [
+            ("since=x", "bad_cursor"),
+            ("since=1.", "bad_cursor"),
+            ("after=1", "bad_query"),
+            ("prefix=%4", "bad_query"),
+            ("since=1&since=1", "bad_query"),
+        ] {
             assert_eq!(WatchQuery::of(wrong.as_bytes(), None).unwrap_err().code, code, "{wrong}");
         }
     }

@@ -163,7 +163,8 @@ fn a_wrong_list_is_refused() {
     for (query, code) in [
         ("limit=0", "bad_query"),
         ("what=1", "bad_query"),
-        ("after=%%", "bad_cursor"),
+        ("after=*", "bad_cursor"),
+        ("after=%%", "bad_query"),
         ("values=x", "bad_query"),
     ] {
         let answer = client.get(&format!("/kv?{query}"));
