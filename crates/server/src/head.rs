@@ -169,8 +169,7 @@ pub(super) fn ttl(value: &[u8]) -> Result<Duration, Failure> {
     match seconds {
         Some(seconds @ 1..=TTL_MAX) => Ok(Duration::from_secs(seconds)),
         _ => {
-            let what =
-                "TTL is not a number of seconds from 1 to 3153600000; leave it out for a value without end";
+            let what = "TTL is not a number of seconds from 1 to 3153600000; leave it out for a value without end";
             Err(Failure::new(400, "bad_header", what))
         }
     }
@@ -198,13 +197,11 @@ pub(super) fn is_encoded(head: &Head<'_, '_>) -> bool {
     })
 }
 
-/// Refuses a value that is encoded: nothing keeps the name of its coding, and it would be given back without.
-pub(super) fn refuse_encoded(head: &Head<'_, '_>) -> Result<(), Failure> {
+/// Refuses a body that is encoded, for the reason `what`.
+pub(super) fn refuse_encoded(head: &Head<'_, '_>, what: &'static str) -> Result<(), Failure> {
     if !is_encoded(head) {
         return Ok(());
     }
-    let what = "a Content-Encoding is not stored; send the value without one, or leave the header out and name \
-                the format in Content-Type";
     Err(Failure::new(415, "content_encoding", what).with("Accept-Encoding", "identity"))
 }
 

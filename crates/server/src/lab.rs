@@ -70,7 +70,10 @@ fn action(head: &Head<'_, '_>, path: &[u8], query: Option<&[u8]>) -> Result<Acti
             let key = params.only("key").and_then(|key| Key::new(&key)).ok_or_else(|| {
                 wrong_query("write ?key=KEY and no more, with 1 to 1024 bytes; the value is the body")
             })?;
-            refuse_encoded(head)?;
+            // Nothing keeps the name of the coding, and the value would be given back without.
+            let what = "a Content-Encoding is not stored; send the value without one, or leave the header out and name \
+                        the format in Content-Type";
+            refuse_encoded(head, what)?;
             Ok(Action::Preload { key, content_type: content_type(head.field("content-type"))? })
         }
         b"/compute/prime" => {

@@ -5,8 +5,8 @@
 use super::change::{Change, Expiry};
 use super::error::Failure;
 use super::head::{
-    RangeRequest, ReadCondition, content_encoding, content_type, path_and_query, ttl, version_of_tag, wait,
-    wrong_method,
+    RangeRequest, ReadCondition, content_encoding, content_type, path_and_query, refuse_encoded, ttl,
+    version_of_tag, wait, wrong_method,
 };
 use super::list::ListQuery;
 use super::metrics::{self, Page};
@@ -113,6 +113,10 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
                     return Err(Failure::new(400, "bad_query", what));
                 }
             };
+            refuse_encoded(
+                head,
+                "the lines of a batch are read as they come; send them without Content-Encoding",
+            )?;
             let idempotency_key = head.field("idempotency-key").map(idempotency::parse).transpose()?;
             if is_atomic && idempotency_key.is_some() {
                 let what = "an atomic batch takes no Idempotency-Key; with if_match or if_none_match in a line it takes effect once";
@@ -443,6 +447,8 @@ mod tests {
         check("PUT /kv/a", "If-Match: \"a,1\", \"1,\"\r\n", "put a VersionIn([]) ");
         check("PUT /kv/a", "Content-Encoding: gzip\r\n", "put a None gzip");
         check("PUT /kv/a", "Content-Encoding: Identity\r\n", "put a None ");
+        check("POST /batch", "Content-Encoding: Identity\r\n", "batch false");
+        check("POST /batch", "Content-Encoding: gzip\r\n", "415 content_encoding");
         check(
             "PUT /kv/a",
             "Content-Encoding: gzip\r\nContent-Encoding: identity, br\r\n",
