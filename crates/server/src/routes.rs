@@ -75,10 +75,10 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
     if let Some(encoded) = path.strip_prefix(proto::KV_PREFIX.as_bytes()) {
         let is_touch = head.method == Method::Post && query.is_some_and(|query| TOUCH.contains(&query));
         if query.is_some() && !is_touch {
-            if !(is_read || matches!(head.method, Method::Put | Method::Delete)) {
+            if matches!(head.method, Method::Options | Method::Other) {
                 return Err(wrong_method(DATA_METHODS));
             }
-            let what = "a data route has no query; write a ? in the key as %3F";
+            let what = "a data route has no query but ?touch of a POST; write a ? in the key as %3F";
             return Err(Failure::new(400, "bad_query", what));
         }
         let key = if head.is_plain {
@@ -357,6 +357,8 @@ mod tests {
             check("GET /kv/a", &format!("Prefer: {prefer}\r\n"), expected);
         }
         check("GET /watch?prefix=a", "Last-Event-ID: 1f\r\n", "watch a");
+        check("POST /kv/a?touch=1", "TTL: 5\r\n", "400 bad_query");
+        check("POST /kv/a?touch&x=1", "TTL: 5\r\n", "400 bad_query");
         check("GET /watch", "Last-Event-ID: *\r\n", "400 bad_cursor");
         check("PUT /watch", "", "405 method_not_allowed");
         check("PUT /kv/a", "Idempotency-Key: \r\n", "400 bad_header");
