@@ -169,7 +169,7 @@ pub(super) fn ttl(value: &[u8]) -> Result<Duration, Failure> {
     match seconds {
         Some(seconds @ 1..=TTL_MAX) => Ok(Duration::from_secs(seconds)),
         _ => {
-            let what = "TTL is not a number of seconds from 1 to 3153600000; leave it out for a value without end";
+            let what = "TTL is not a number of seconds from 1 to 3153600000; a PUT without it stores a value without end";
             Err(Failure::new(400, "bad_header", what))
         }
     }

@@ -182,7 +182,11 @@ fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action
             expiry: fields.ttl.map(ttl).transpose()?.map(Expiry::After),
             value: Vec::new(),
         })?,
-        Method::Post if is_touch => write(Change::Touch(ttl(fields.ttl.unwrap_or_default())?))?,
+        Method::Post if is_touch => {
+            let what = "a touch needs TTL, the seconds until the value expires";
+            let after = fields.ttl.ok_or_else(|| Failure::new(400, "bad_header", what))?;
+            write(Change::Touch(ttl(after)?))?
+        }
         Method::Delete => write(Change::Delete)?,
         Method::Post | Method::Options | Method::Other => return Err(wrong_method(DATA_METHODS)),
     };
