@@ -205,6 +205,18 @@ pub(super) fn refuse_encoded(head: &Head<'_, '_>, what: &'static str) -> Result<
     Err(Failure::new(415, "content_encoding", what).with("Accept-Encoding", "identity"))
 }
 
+/// What is said of a field that is there twice: two readers would choose differently.
+pub(super) fn given_twice(name: &str) -> Failure {
+    Failure::new(400, "bad_header", format!("there is more than one {name}; send one"))
+}
+
+/// The value of the only field called `name`.
+pub(super) fn only_field<'b>(head: &Head<'_, 'b>, name: &str) -> Result<Option<&'b [u8]>, Failure> {
+    let mut found = head.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+    let first = found.next().map(|(_, value)| value);
+    if found.next().is_some() { Err(given_twice(name)) } else { Ok(first) }
+}
+
 pub(super) fn wrong_method(allowed: &'static str) -> Failure {
     Failure::new(405, "method_not_allowed", format!("this route takes {allowed}")).with("Allow", allowed)
 }

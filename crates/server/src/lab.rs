@@ -5,7 +5,7 @@
 use super::Shared;
 use super::compute::{self, Full, PRIMES_MAX, TEXT_BYTES_MAX};
 use super::error::Failure;
-use super::head::{content_type, path_and_query, refuse_encoded, wrong_method};
+use super::head::{content_type, only_field, path_and_query, refuse_encoded, wrong_method};
 use super::query::Params;
 use super::reply::{Answer, JSON};
 use crate::tiered::WriteError;
@@ -74,7 +74,7 @@ fn action(head: &Head<'_, '_>, path: &[u8], query: Option<&[u8]>) -> Result<Acti
             let what = "a Content-Encoding is not stored; send the value without one, or leave the header out and name \
                         the format in Content-Type";
             refuse_encoded(head, what)?;
-            Ok(Action::Preload { key, content_type: content_type(head.field("content-type"))? })
+            Ok(Action::Preload { key, content_type: content_type(only_field(head, "Content-Type")?)? })
         }
         b"/compute/prime" => {
             let count = params.only("count").and_then(|count| std::str::from_utf8(&count).ok()?.parse().ok());

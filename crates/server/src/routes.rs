@@ -5,8 +5,8 @@
 use super::change::{Change, Expiry};
 use super::error::Failure;
 use super::head::{
-    RangeRequest, ReadCondition, content_encoding, content_type, path_and_query, refuse_encoded, ttl,
-    version_of_tag, wait, wrong_method,
+    RangeRequest, ReadCondition, content_encoding, content_type, given_twice, only_field, path_and_query,
+    refuse_encoded, ttl, version_of_tag, wait, wrong_method,
 };
 use super::list::ListQuery;
 use super::metrics::{self, Page};
@@ -102,7 +102,7 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
         b"/kv" if !is_read => Err(wrong_method(PAGE_METHODS)),
         b"/kv" => Ok(Action::List(Box::new(ListQuery::of(query, head.field("accept"))?))),
         b"/watch" if !is_read => Err(wrong_method(PAGE_METHODS)),
-        b"/watch" => Ok(Action::Watch(Box::new(WatchQuery::of(query, head.field("last-event-id"))?))),
+        b"/watch" => Ok(Action::Watch(Box::new(WatchQuery::of(query, only_field(head, "Last-Event-ID")?)?))),
         b"/batch" if head.method != Method::Post => Err(wrong_method("POST")),
         b"/batch" => {
             let is_atomic = match query {
@@ -117,7 +117,7 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
                 head,
                 "the lines of a batch are read as they come; send them without Content-Encoding",
             )?;
-            let idempotency_key = head.field("idempotency-key").map(idempotency::parse).transpose()?;
+            let idempotency_key = only_field(head, "Idempotency-Key")?.map(idempotency::parse).transpose()?;
             if is_atomic && idempotency_key.is_some() {
                 let what = "an atomic batch takes no Idempotency-Key; with if_match or if_none_match in a line it takes effect once";
                 return Err(Failure::new(400, "bad_header", what));
@@ -133,23 +133,36 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
 
 fn data<'k>(head: &Head<'_, 'k>, key: &'k [u8], is_touch: bool) -> Result<Action<&'k [u8]>, Failure> {
     let mut fields = DataFields::default();
+    let mut repeated = None;
+    let mut once = |field: &mut Option<_>, name, value| {
+        if field.replace(value).is_some() {
+            repeated = Some(name);
+        }
+    };
     for (name, value) in head.fields() {
         // Most requests have none of these: the length tells them apart without comparing letters.
         match name.len() {
-            3 if name.eq_ignore_ascii_case("ttl") => fields.ttl = Some(value),
-            5 if name.eq_ignore_ascii_case("x-ttl") => fields.ttl = Some(value),
-            5 if name.eq_ignore_ascii_case("range") => fields.range = Some(value),
+            3 if name.eq_ignore_ascii_case("ttl") => once(&mut fields.ttl, "TTL", value),
+            5 if name.eq_ignore_ascii_case("x-ttl") => once(&mut fields.ttl, "TTL", value),
+            5 if name.eq_ignore_ascii_case("range") => once(&mut fields.range, "Range", value),
             6 if name.eq_ignore_ascii_case("prefer") => fields.wait = fields.wait.or(wait(value)),
             8 if name.eq_ignore_ascii_case("if-match") => fields.if_match.push(value),
-            8 if name.eq_ignore_ascii_case("if-range") => fields.if_range = Some(value),
+            8 if name.eq_ignore_ascii_case("if-range") => once(&mut fields.if_range, "If-Range", value),
             11 if name.eq_ignore_ascii_case(proto::TIMING) => fields.timing = value == b"1",
-            12 if name.eq_ignore_ascii_case("content-type") => fields.content_type = Some(value),
+            12 if name.eq_ignore_ascii_case("content-type") => {
+                once(&mut fields.content_type, "Content-Type", value);
+            }
             13 if name.eq_ignore_ascii_case("if-none-match") => fields.if_none_match.push(value),
             13 if name.eq_ignore_ascii_case("content-range") => fields.is_part = true,
-            15 if name.eq_ignore_ascii_case("idempotency-key") => fields.idempotency_key = Some(value),
+            15 if name.eq_ignore_ascii_case("idempotency-key") => {
+                once(&mut fields.idempotency_key, "Idempotency-Key", value);
+            }
             16 if name.eq_ignore_ascii_case("content-encoding") => fields.content_encoding.push(value),
             _ => {}
         }
+    }
+    if let Some(name) = repeated {
+        return Err(given_twice(name));
     }
     let bad_precondition = |what| Failure::new(400, "bad_precondition", what);
     let write = |change: Change| -> Result<Operation, Failure> {
@@ -344,7 +357,25 @@ mod tests {
         check("POST /kv/a?touch", "TTL: 5\r\nIf-Match: \"3\"\r\n", "touch a VersionIn([Version(3)]) 5s");
         check("POST /kv/a?touch", "", "400 bad_header");
         check("POST /kv/a", "TTL: 5\r\n", "405 method_not_allowed");
+        check("POST /kv/a?touch=1", "TTL: 5\r\n", "400 bad_query");
+        check("POST /kv/a?touch&x=1", "TTL: 5\r\n", "400 bad_query");
         check("PUT /kv/a?touch", "TTL: 5\r\n", "400 bad_query");
+    }
+
+    #[test]
+    fn of_a_field_that_is_there_twice_none_is_chosen() {
+        for (start, fields) in [
+            ("PUT /kv/a", ["TTL: 1", "TTL: 2"]),
+            ("PUT /kv/a", ["TTL: 1", "X-TTL: 1"]),
+            ("POST /kv/a?touch", ["TTL: 1", "TTL: 1"]),
+            ("PUT /kv/a", ["Content-Type: a/b", "content-type: a/c"]),
+            ("DELETE /kv/a", ["Idempotency-Key: a", "Idempotency-Key: b"]),
+            ("GET /kv/a", ["Range: bytes=0-1", "Range: bytes=2-3"]),
+            ("POST /batch", ["Idempotency-Key: a", "Idempotency-Key: b"]),
+            ("GET /watch", ["Last-Event-ID: 1", "Last-Event-ID: 2"]),
+        ] {
+            check(start, &format!("{}\r\n{}\r\n", fields[0], fields[1]), "400 bad_header");
+        }
     }
 
     #[test]
@@ -361,8 +392,6 @@ mod tests {
             check("GET /kv/a", &format!("Prefer: {prefer}\r\n"), expected);
         }
         check("GET /watch?prefix=a", "Last-Event-ID: 1f\r\n", "watch a");
-        check("POST /kv/a?touch=1", "TTL: 5\r\n", "400 bad_query");
-        check("POST /kv/a?touch&x=1", "TTL: 5\r\n", "400 bad_query");
         check("GET /watch", "Last-Event-ID: *\r\n", "400 bad_cursor");
         check("PUT /watch", "", "405 method_not_allowed");
         check("PUT /kv/a", "Idempotency-Key: \r\n", "400 bad_header");
