@@ -393,14 +393,13 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
         (None, Some(_)) => Err(bad("if_none_match of a put is *, and of a delete nothing".to_owned())),
         (Some(_), Some(_)) => Err(bad("a write has if_match or if_none_match, not both".to_owned())),
     };
-    let is_put = line.op == "put";
     let has_more = line.value.is_some()
         || line.value_b64.is_some()
         || line.content_type.is_some()
         || line.encoding.is_some()
         || line.ttl.is_some()
         || line.expires.is_some();
-    if has_more && !is_put {
+    if has_more && matches!(line.op, "get" | "delete") {
         return Err(bad("only a put has value, type, encoding, ttl or expires".to_owned()));
     }
     let what = match line.op {
@@ -524,6 +523,14 @@ mod tests {
             let Cow::Owned(detail) = failure.detail else { continue };
             assert!(detail.capacity() < 2000, "{} bytes", detail.capacity());
         }
+    }
+
+    #[test]
+    fn an_unknown_operation_is_named_whatever_else_its_line_has() {
+        let Err(failure) = operation(br#"{"op":"PUT","key":"a","value":"x"}"#, 1000) else {
+            panic!("no put")
+        };
+        assert_eq!(failure.detail, "an operation is get, put or delete, not PUT");
     }
 
     #[test]
