@@ -153,7 +153,7 @@ impl<S: Stream> Wire<S> {
         if needs_length && !request.is_framed {
             // A value that the client sends until it closes would be taken for an empty one.
             let what =
-                "the length of the value is not known; send Content-Length (0 for an empty value), or chunks";
+                "the length of the body is not known; send Content-Length (0 for an empty value), or chunks";
             return Err(Failure::new(411, "length_required", what).into());
         }
         let mut decoder = Decoder::new(request.framing, limit as u64).map_err(Failure::from)?;
