@@ -11,7 +11,7 @@ use super::reply::{Request, WriteFailure};
 use super::timeouts::{ConnectionTimeout, End};
 use crate::tiered::Served;
 use bytes::{Buf, BytesMut};
-use http1::{Decoder, Framing, Limits, Slots, request, response};
+use http1::{Decoder, Framing, Limits, Reject, Slots, request, response};
 use std::cell::RefCell;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -156,7 +156,13 @@ impl<S: Stream> Wire<S> {
                 "the length of the body is not known; send Content-Length (0 for an empty value), or chunks";
             return Err(Failure::new(411, "length_required", what).into());
         }
-        let mut decoder = Decoder::new(request.framing, limit as u64).map_err(Failure::from)?;
+        let refused = |reject: Reject| match Failure::from(reject) {
+            failure if failure.status == 413 => {
+                Failure { detail: format!("{}: {limit} bytes", failure.detail).into(), ..failure }
+            }
+            failure => failure,
+        };
+        let mut decoder = Decoder::new(request.framing, limit as u64).map_err(refused)?;
         let (announced, most) = match request.framing {
             Framing::Length(bytes) => (bytes as usize, bytes as usize),
             Framing::Chunked | Framing::UntilClose => (0, limit),
@@ -174,7 +180,7 @@ impl<S: Stream> Wire<S> {
         let begun = Instant::now();
         let (mut since, mut enough) = (begun, window_bytes(announced));
         while !decoder.is_done() {
-            let step = decoder.decode(&self.input).map_err(Failure::from)?;
+            let step = decoder.decode(&self.input).map_err(refused)?;
             let needed = body.len() + step.data.len();
             if needed > body.capacity() {
                 // At once for a small body.
