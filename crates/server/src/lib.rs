@@ -47,7 +47,7 @@ pub use compat::fuzz;
 pub use compat::{COMPAT_APIS, CompatApi, CompatListener, S3Credentials};
 pub use listen::{Address, Listen, PassedSocket};
 pub use tls::Tls;
-pub use tokens::{Tokens, VERBS, random_token, token_hash};
+pub use tokens::{Tokens, VERBS, check_tokens, random_token, token_hash};
 
 use crate::error::Failure;
 use crate::tiered::{Read, Served, Tiers};

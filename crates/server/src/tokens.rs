@@ -7,6 +7,7 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -107,15 +108,24 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A limit that stays as it was goes on with what is left of it.
+/// Whether a server takes a file of this text, which errors call `shown`.
+pub fn check_tokens(text: &str, shown: impl Display) -> Result<(), Error> {
+    parse(text, &shown, None).map(drop)
+}
+
 fn read(files: &[PathBuf], before: Option<&Table>) -> Result<Table, Error> {
     let [file] = files else { unreachable!("tokens are in one file") };
     let shown = file.display();
     let text = std::fs::read_to_string(file).map_err(|error| {
         Error::input(format_args!("cannot read {shown}: {error}")).hint("`weir token` makes one")
     })?;
-    let parsed: File = toml::from_str(&text).map_err(|error| {
-        let line = line_number(&text, error.span().map_or(0, |span| span.start));
+    parse(&text, &shown, before)
+}
+
+/// A limit that stays as it was goes on with what is left of it.
+fn parse(text: &str, shown: &dyn Display, before: Option<&Table>) -> Result<Table, Error> {
+    let parsed: File = toml::from_str(text).map_err(|error| {
+        let line = line_number(text, error.span().map_or(0, |span| span.start));
         Error::input(format_args!("{shown}, line {line}: {}", without_tokens(error.message())))
             .hint("`weir token` writes such entries")
     })?;

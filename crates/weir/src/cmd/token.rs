@@ -1,10 +1,10 @@
 //! `weir token`: makes a token, and its entry for the file that `weir serve --tokens` reads.
 
-use super::{quoted, say};
-use clap::builder::PossibleValuesParser;
+use super::{note, quoted, say};
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use kv::Error;
 use kv::units::Span;
-use server::{Tokens, VERBS, random_token, token_hash};
+use server::{VERBS, check_tokens, random_token, token_hash};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Name of the token, as in logs and errors
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     name: String,
 
     /// What it allows: admin stands for metrics, statistics and lab routes
@@ -48,6 +48,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let token = random_token()?;
     let entry = entry(&args, &token);
+    check_tokens(&entry, "the entry")?;
+    if args.expires.is_some_and(|expires| expires <= SystemTime::now()) {
+        note("warning: the token has expired already");
+    }
     let Some(file) = &args.tokens else {
         say(format_args!("{token}\n\n{entry}"));
         return Ok(());
@@ -108,14 +112,17 @@ fn add(file: &Path, entry: &str) -> Result<(), Error> {
             out.set_permissions(old.permissions()).map_err(failed)?;
         }
         let gap = if before.is_empty() || before.ends_with("\n\n") { "" } else { "\n" };
-        out.write_all(format!("{before}{gap}{entry}").as_bytes()).map_err(failed)?;
-        out.sync_all().map_err(failed)?;
+        let text = format!("{before}{gap}{entry}");
         // What the server would refuse is not put in place of what it takes.
-        Tokens::new(&new).map_err(|error| match error.to_string().contains("given twice") {
-            true => Error::input(format_args!("{} has a token of this name", file.display()))
-                .hint("choose another name, or remove its entry"),
-            false => error,
+        check_tokens(&text, file.display()).map_err(|error| {
+            match error.to_string().contains("given twice") {
+                true => Error::input(format_args!("{} has a token of this name", file.display()))
+                    .hint("choose another name, or remove its entry"),
+                false => error,
+            }
         })?;
+        out.write_all(text.as_bytes()).map_err(failed)?;
+        out.sync_all().map_err(failed)?;
         std::fs::rename(&new, file).map_err(failed)
     };
     replace().inspect_err(|_| drop(std::fs::remove_file(&new)))

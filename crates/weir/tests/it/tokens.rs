@@ -517,16 +517,26 @@ fn weir_token_prints_a_token_once_and_its_entry() {
         (&["token", "a", "--verbs", "raed"][..], "invalid value 'raed'"),
         (&["token", "a", "--expires", "soon"], "it is no instant and no time from now"),
         (&["token", "a", "--burst", "2"], "--rate"),
+        (&["token", "a", "--rate", "0"], "the entry, token \"a\": rate and burst are above 0"),
+        (&["token", "a", "--rate", "10", "--burst", "0"], "rate and burst are above 0"),
+        (&["token", ""], "a value is required for '<NAME>'"),
     ] {
         let refused = weir().args(flags).output().unwrap();
         let said = String::from_utf8(refused.stderr).unwrap();
         assert!(refused.status.code() == Some(2) && said.contains(part), "{said}");
     }
+    let past = weir().args(["token", "a", "--expires", "2020-01-01T00:00:00Z"]).output().unwrap();
+    assert!(past.status.success() && String::from_utf8_lossy(&past.stderr).contains("has expired already"));
     // What the server would refuse is not written.
     let before = fs::read(file.file()).unwrap();
     let twice = weir().args(["token", "ci \"x\"", "--tokens"]).arg(file.file()).output().unwrap();
     assert!(!twice.status.success());
     assert_eq!(fs::read(file.file()).unwrap(), before);
+    let broken = file.file().with_extension("broken");
+    fs::write(&broken, "[[token]\n").unwrap();
+    let refused = weir().args(["token", "a", "--tokens"]).arg(&broken).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("tokens.broken, line 1: "), "{refused:?}");
+    fs::remove_file(&broken).unwrap();
     // Whatever the file is called.
     let other = file.file().with_extension("new");
     fs::write(&other, &before).unwrap();
