@@ -279,7 +279,7 @@ impl Import {
                     note("and more");
                 }
                 if self.refused == REFUSED_MAX {
-                    return Err(Error::input(format_args!("{REFUSED_MAX} lines were refused")));
+                    return Err(Error::new(format_args!("{REFUSED_MAX} lines were refused")));
                 }
             }
         }
