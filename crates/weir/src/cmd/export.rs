@@ -80,6 +80,20 @@ fn is_usual(content_type: &Option<String>) -> bool {
 #[derive(Deserialize, Serialize)]
 pub(super) struct PageEnd {
     pub(super) next: Option<String>,
+    /// That of all keys of the export: a cursor belongs to it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    prefix: String,
+}
+
+impl PageEnd {
+    /// The flags of an export that goes on here; `None` behind the last page.
+    pub(super) fn flags(&self) -> Option<String> {
+        let next = self.next.as_ref()?;
+        Some(match &*self.prefix {
+            "" => format!("--after {next}"),
+            prefix => format!("--after {next} --prefix {prefix:?}"),
+        })
+    }
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
@@ -94,12 +108,12 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     };
     let file = open(path, args.resume)?;
     if args.resume {
-        match end_of(&file, path)? {
-            Some(PageEnd { next: None }) => {
+        match end_of(&file, path, &args.prefix)? {
+            Some(PageEnd { next: None, .. }) => {
                 note(format_args!("{} is complete already", path.display()));
                 return Ok(());
             }
-            Some(PageEnd { next }) => after = next,
+            Some(PageEnd { next, .. }) => after = next,
             None => {}
         }
     }
@@ -119,9 +133,9 @@ fn export(
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     let mut progress = Progress::begin("exported");
-    let prefix = percent_encode(prefix.as_bytes(), NON_ALPHANUMERIC);
+    let encoded = percent_encode(prefix.as_bytes(), NON_ALPHANUMERIC);
     loop {
-        let mut target = format!("/kv?values=true&limit={PAGE_KEYS}&prefix={prefix}");
+        let mut target = format!("/kv?values=true&limit={PAGE_KEYS}&prefix={encoded}");
         if let Some(cursor) = &*after {
             target.push_str(&format!("&after={}", percent_encode(cursor.as_bytes(), NON_ALPHANUMERIC)));
         }
@@ -142,7 +156,7 @@ fn export(
             }
         }
         let next = end.ok_or_else(|| Error::new("the server sent half a list"))?;
-        let end = PageEnd { next };
+        let end = PageEnd { next, prefix: prefix.to_owned() };
         write_line(out, &end)?;
         out.flush().map_err(|error| cut_short(&error))?;
         progress.add(keys, page.body.len() as u64);
@@ -179,8 +193,8 @@ fn open(path: &Path, resume: bool) -> Result<File, Error> {
 /// What the first line of an export begins with, as far as it was written.
 const BEGINS: [&[u8]; 2] = [b"{\"op\":\"put\",", b"{\"next\":"];
 
-/// Cuts the file behind its last complete page, and gives the end of that.
-fn end_of(mut file: &File, path: &Path) -> Result<Option<PageEnd>, Error> {
+/// Cuts the file behind its last complete page, and gives the end of that. All its pages have to be of this prefix.
+fn end_of(mut file: &File, path: &Path, prefix: &str) -> Result<Option<PageEnd>, Error> {
     let failed = |error: io::Error| cut_short(&error);
     let mut lines = BufReader::new(file);
     let (mut line, mut at, mut end) = (Vec::new(), 0, (0, None));
@@ -196,6 +210,13 @@ fn end_of(mut file: &File, path: &Path) -> Result<Option<PageEnd>, Error> {
             && line.ends_with(b"\n")
             && let Ok(page) = serde_json::from_slice::<PageEnd>(&line)
         {
+            if page.prefix != prefix {
+                let (shown, was) = (path.display(), &page.prefix);
+                let what = format!("{shown} has the keys with the prefix {was:?}, and not with {prefix:?}");
+                return Err(
+                    Error::input(what).hint("continue it with the same --prefix, or name another file")
+                );
+            }
             if page.next.is_none() {
                 return Ok(Some(page));
             }

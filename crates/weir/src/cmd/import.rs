@@ -78,7 +78,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         done_lines: 0,
         refused: 0,
         kept: 0,
-        cursor: None,
+        page: None,
         progress: Progress::begin("imported"),
     };
     let done = match &args.file {
@@ -112,35 +112,38 @@ struct Import {
     done_lines: u64,
     refused: u64,
     kept: u64,
-    /// The last cursor of the input, all lines before which are done. The inner `None`: the input is a whole export.
-    cursor: Option<Option<String>>,
+    /// The last end of a page, all lines before which are done.
+    page: Option<PageEnd>,
     progress: Progress,
 }
 
 impl Import {
     fn all(&mut self, input: &mut dyn BufRead) -> Result<(), Error> {
-        self.lines_of(input).map_err(|error| match (&self.cursor, self.done_lines) {
+        self.lines_of(input).map_err(|error| match (self.rest(), self.done_lines) {
             (_, 0) => error,
-            (Some(Some(cursor)), done) => error.hint(format_args!(
-                "lines up to {done} are done; `weir export --after {cursor}` gives those behind, or begin again"
+            (Some(rest), done) => error.hint(format_args!(
+                "lines up to {done} are done; `weir export {rest}` gives those behind, or begin again"
             )),
             (_, done) => error.hint(format_args!(
                 "lines up to {done} are done; `tail -n +{}` gives those behind, or begin again",
                 done + 1
             )),
         })?;
-        match &self.cursor {
-            // Only what an export wrote can be known to be whole.
-            Some(Some(cursor)) => Err(Error::new(
-                "the export ends before its last page; what it has is written",
-            )
-            .hint(format_args!("`weir export --resume` completes a file; --after {cursor} gives the rest"))),
-            Some(None) => Ok(()),
-            None => {
-                note("no end of an export was seen: if weir export wrote these lines, some may be missing");
-                Ok(())
-            }
+        if let Some(rest) = self.rest() {
+            let what = "the export ends before its last page; what it has is written";
+            let hint = format!("`weir export --resume` completes a file; {rest} gives the rest");
+            return Err(Error::new(what).hint(hint));
         }
+        // Only what an export wrote can be known to be whole.
+        if self.page.is_none() {
+            note("no end of an export was seen: if weir export wrote these lines, some may be missing");
+        }
+        Ok(())
+    }
+
+    /// The flags of an export of what is behind the last page, if that was not the last one of all.
+    fn rest(&self) -> Option<String> {
+        self.page.as_ref()?.flags()
     }
 
     fn lines_of(&mut self, input: &mut dyn BufRead) -> Result<(), Error> {
@@ -157,10 +160,10 @@ impl Import {
             }
             let content = line.trim_ascii();
             if content.starts_with(b"{\"next\":")
-                && let Ok(PageEnd { next }) = serde_json::from_slice(content)
+                && let Ok(page) = serde_json::from_slice(content)
             {
                 self.send()?;
-                self.cursor = Some(next);
+                self.page = Some(page);
             } else if content.len() > LINE_BYTES_BATCH {
                 self.send()?;
                 self.send_alone(number, content)?;
