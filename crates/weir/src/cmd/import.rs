@@ -54,6 +54,12 @@ const FIELDS: [&str; 3] = ["TTL", "Content-Type", "Content-Encoding"];
 /// What they say.
 type Stored = [Option<String>; 3];
 
+/// What every line has.
+#[derive(Deserialize)]
+struct Line {
+    op: String,
+}
+
 /// What a put that is too long for a batch has.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -178,6 +184,10 @@ impl Import {
     }
 
     fn add(&mut self, number: u64, content: &[u8]) -> Result<(), Error> {
+        if self.if_absent && serde_json::from_slice(content).is_ok_and(|Line { op }| op != "put") {
+            let what = "with --if-absent a line is a put";
+            return self.count(number, 400, json!({ "detail": what }).to_string().as_bytes());
+        }
         if self.lines.len() == BATCH_LINES || self.batch.len() + content.len() > BATCH_BYTES {
             self.send()?;
         }

@@ -318,6 +318,7 @@ fn wrong_inputs_are_named() {
         "{\"op\":\"put\",\"key\":\"a\",\"value\":\"1\",\"ttl\":1,\"expires\":\"2099-01-01T00:00:00Z\"}",
     );
     let many = file("many", &"x\n".repeat(3000));
+    let others = file("others", &format!("{good}\n{{\"op\":\"delete\",\"key\":\"a\"}}\n"));
     let part = file("part", &format!("{good}\n{{\"next\":\"Yg\",\"prefix\":\"a\"}}\n"));
     let whole = file("whole", &format!("{good}\n{{\"next\":null}}\n"));
     let nowhere = directory.path().join("nowhere");
@@ -343,6 +344,7 @@ fn wrong_inputs_are_named() {
         (&["import", &server, &mixed], 1, "line 2: 400: a key has 1 to 1024 bytes"),
         (&["import", &server, &both], 1, "a put has ttl or expires, not both"),
         (&["import", &server, &many], 1, "1000 lines were refused"),
+        (&["import", &server, &others, "--if-absent"], 1, "line 2: 400: with --if-absent a line is a put"),
         (&["export", &server, &part, "--resume", "--prefix", "b"], 2, "has the keys with the prefix \"a\""),
         (&["export", &server, &part, "--resume"], 2, "continue it with the same --prefix"),
         (&["export", &server, &whole, "--resume", "--prefix", "a"], 2, "with the prefix \"\", and not with"),
