@@ -73,7 +73,6 @@ pub(super) fn failure(error: &io::Error) -> Option<String> {
         rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
             format!("{NO_HTTP2}; leave --http2 out")
         }
-        rustls::Error::InvalidMessage(_) => format!("{failure}; is this the port for https? Try http://"),
         failure => ::tls::explain(&CURL, failure),
     })
 }

@@ -9,7 +9,8 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, InvalidMessage, RootCertStore,
+    SignatureScheme,
 };
 use std::fs;
 use std::io;
@@ -387,6 +388,11 @@ pub fn explain(names: &Names, failure: &rustls::Error) -> String {
             NotValidYet | NotValidYetContext { .. } => {
                 "the server's certificate is not valid yet; compare the clocks of both machines".into()
             }
+            // As openssl makes one, unless it is told otherwise.
+            CertificateError::Other(why) if why.to_string().contains("CaUsedAsEndEntity") => format!(
+                "the server's certificate is self-signed or that of a CA, and none of those trusted; name its file with {ca}{}",
+                or(without_check)
+            ),
             other => format!("the server's certificate cannot be used: {other}; make another one for it"),
         },
         rustls::Error::AlertReceived(
@@ -404,6 +410,10 @@ pub fn explain(names: &Names, failure: &rustls::Error) -> String {
                 "the server does not accept the certificate that it was shown ({alert:?}); give one that it trusts with {certificate} and {key}"
             ),
         },
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "the server does not speak TLS at this port; name the port that does, or leave TLS out (http://)"
+                .to_owned()
+        }
         other => format!("the TLS handshake failed: {other}; the server has to offer TLS 1.2 or 1.3"),
     }
 }
@@ -411,7 +421,7 @@ pub fn explain(names: &Names, failure: &rustls::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 
     fn certificate(until: i32) -> rcgen::Certificate {
         let mut params = CertificateParams::new(vec!["db.example".to_owned()]).unwrap();
@@ -436,6 +446,25 @@ mod tests {
         for length in 0..made.der().len() {
             assert_eq!(signature_algorithm(&made.der()[..length]), None, "{length}");
         }
+    }
+
+    #[test]
+    fn a_certificate_that_signed_itself_is_to_be_named_and_plain_http_is_known() {
+        let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let own = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let mut store = RootCertStore::empty();
+        store.add(certificate(2049).der().clone()).unwrap();
+        let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider()).build().unwrap();
+        let name = ServerName::try_from("a.example").unwrap();
+        let failure = chain.verify_server_cert(own.der(), &[], &name, &[], UnixTime::now()).unwrap_err();
+        let said = explain(&CURL, &failure);
+        assert!(
+            said.ends_with("none of those trusted; name its file with --cacert, or --insecure"),
+            "{said}"
+        );
+        let said = explain(&CACERT, &rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType));
+        assert!(said.starts_with("the server does not speak TLS at this port"), "{said}");
     }
 
     #[test]
