@@ -61,7 +61,11 @@ fn the_socket_of_a_killed_server_is_replaced_and_that_of_a_running_one_is_not() 
     let flag = format!("unix:{}", file.display());
     let refused = weir().args(["serve", "--store", "memory:", "--listen", &flag]).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.status.code() == Some(2) && said.contains("a file that is no socket"), "{said}");
+    assert!(
+        refused.status.code() == Some(2)
+            && said.contains("a file that is no socket; hint: choose another path"),
+        "{said}"
+    );
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 }
 

@@ -1031,6 +1031,11 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
         (&["serve", "--config", &no_toml], none, &["no.toml, line 1", "hint: "]),
         (&["serve", "--config", binary.to_str().unwrap()], none, &["binary.toml", "hint: "]),
         (&["serve", "--config", "nowhere.toml"], none, &["nowhere.toml", "hint: "]),
+        (
+            &["serve", "--listen", "unix:/nowhere/s"],
+            none,
+            &["No such file", "hint: choose a path in a directory"],
+        ),
         (&["serve", "--store", "redis://h"], none, &["redis:// is no kind of store", "file:"]),
         (&["serve", "--store", "memory:", "--listen", "0.0.0.0:0"], none, &["0.0.0.0:0", "--insecure"]),
         (

@@ -73,7 +73,15 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
         let failed = if may_change { Error::new(error) } else { Error::input(error) };
         failed.hint(match error_kind {
             io::ErrorKind::AddrNotAvailable => "name an address of this machine",
-            _ => "stop what listens there, or choose another port; --listen 127.0.0.1:0 takes a free one",
+            io::ErrorKind::AddrInUse => {
+                "stop what listens there, or choose another port or path; --listen 127.0.0.1:0 takes a free port"
+            }
+            io::ErrorKind::AlreadyExists => "choose another path, or remove what is there",
+            io::ErrorKind::NotFound => "choose a path in a directory that is there",
+            io::ErrorKind::PermissionDenied => {
+                "choose a path in a directory of this user, or a port of 1024 or more"
+            }
+            _ => "",
         })
     };
     // Before the stores are acquired: each lease costs an epoch.
