@@ -68,6 +68,11 @@ impl Postgres {
         let is_socket = |host: &String| host.starts_with('/');
         let given_host = ["host", "hostaddr"].iter().find_map(|name| fields.get(name));
         let is_local = match &places[..] {
+            [Place { host: None, .. }] if given_host.is_none() => {
+                let what =
+                    "it names no host; write postgres://HOST/DATABASE, or ?host=/run/postgresql for a socket";
+                return Err(wrong(what.into()));
+            }
             [place] => given_host.or(place.host.as_ref()).is_some_and(is_socket),
             several if several.iter().filter_map(|place| place.host.as_ref()).any(is_socket) => {
                 return Err(wrong("one of several hosts is a socket of this machine; name addresses".into()));

@@ -1031,6 +1031,7 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
         (&["serve", "--config", &no_toml], none, &["no.toml, line 1", "hint: "]),
         (&["serve", "--config", binary.to_str().unwrap()], none, &["binary.toml", "hint: "]),
         (&["serve", "--config", "nowhere.toml"], none, &["nowhere.toml", "hint: "]),
+        (&["serve", "--store", "postgres:///d"], none, &["names no host", "?host=/run/postgresql"]),
         (
             &["serve", "--listen", "unix:/nowhere/s"],
             none,
