@@ -93,13 +93,16 @@ impl Embedded {
         let wrong =
             |what| Error::new(Kind::Config, format!("{} {what}; write file:./weir-data", redacted(url)));
         let place = url.strip_prefix("file:").unwrap_or_default();
-        let (directory, segment) = match place.split_once("?segment=") {
-            Some((directory, bytes)) => (directory, Some(bytes)),
+        let (directory, parameter) = match place.split_once('?') {
+            Some((directory, parameter)) => (directory, Some(parameter)),
             None => (place, None),
         };
+        let segment = parameter.map(|parameter| parameter.strip_prefix("segment=").unwrap_or_default());
         let segment_bytes = segment.map(|bytes| bytes.parse::<kv::units::Size>().map(|size| size.0));
         match segment_bytes.transpose() {
             _ if directory.is_empty() => Err(wrong("names no directory")),
+            _ if directory.contains(",file:") => Err(wrong("names several stores; give each a --store")),
+            _ if segment == Some("") => Err(wrong("has a parameter that is not known; known is segment")),
             // Else it were a directory in the root of the machine.
             _ if directory.starts_with("//") && !directory.starts_with("///") => {
                 Err(wrong("names a host, which a directory has not"))
