@@ -65,7 +65,7 @@ fn identity(files: &[PathBuf], _before: Option<&Identity>) -> Result<Identity, E
     let end = chain.iter().filter_map(|certificate| ::tls::certificate_end(certificate)).min();
     let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| {
         let hint = "it has to be a private key in PEM, not encrypted, that this process may read";
-        unreadable(key, &error, hint)
+        unreadable(key, "key", &error, hint)
     })?;
     let mut provider = ring::default_provider();
     // The shorter key is as good, and costs the server a quarter less for each record.
@@ -106,14 +106,14 @@ fn identity(files: &[PathBuf], _before: Option<&Identity>) -> Result<Identity, E
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let hint = "it has to be a certificate in PEM that this process may read";
-    ::tls::certificates(file).map_err(|error| unreadable(file, &error, hint))
+    ::tls::certificates(file).map_err(|error| unreadable(file, "certificate", &error, hint))
 }
 
 /// Nothing of the file is shown: it may be a key.
-fn unreadable(file: &Path, error: &pem::Error, hint: &str) -> Error {
+fn unreadable(file: &Path, what: &str, error: &pem::Error, hint: &str) -> Error {
     let why = match error {
         pem::Error::Io(error) => error.to_string(),
-        pem::Error::NoItemsFound => "it has none".to_owned(),
+        pem::Error::NoItemsFound => format!("it has no {what}"),
         _ => "its PEM is broken".to_owned(),
     };
     Error::input(format_args!("cannot read {}: {why}", file.display())).hint(hint)

@@ -343,8 +343,12 @@ fn files_that_cannot_be_used_are_named_and_not_shown() {
         (certificate.as_path(), None, "there is no --tls-key; hint: TLS needs --tls-cert and --tls-key"),
         (nowhere, Some(key.as_path()), "cannot read /nowhere.pem: No such file"),
         (&certificate, Some(nowhere), "cannot read /nowhere.pem: No such file"),
-        (&empty, Some(&key), "empty: it has none"),
-        (&certificate, Some(&certificate), "server.pem: it has none"),
+        (&empty, Some(&key), "empty: it has no certificate"),
+        (
+            &certificate,
+            Some(&certificate),
+            "server.pem: it has no key; hint: it has to be a private key in PEM, not encrypted",
+        ),
         (&certificate, Some(&broken), "broken: its PEM is broken"),
         (&certificate, Some(&other_key), "is not that of the first certificate in"),
     ] {
