@@ -48,7 +48,9 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Error {
     }
     let mut what = first_paragraph(error);
     if let Some(variable) = variable(command, error, words) {
-        what += &format!(" in the environment variable {variable}");
+        // A value says behind this what it should be.
+        let end = what.find("; hint: ").unwrap_or(what.len());
+        what.insert_str(end, &format!(", in the environment variable {variable}"));
     }
     let text = error.render().to_string();
     let error = Error::input(&what);

@@ -1009,6 +1009,7 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
     };
     let unknown_key = file("key.toml", "store = \"memory:\"\nchache-entries = 7\n");
     let wrong_type = file("type.toml", "workers = \"many\"\n");
+    let no_unit = file("unit.toml", "drain = 5\n");
     let unknown_compat = file("compat.toml", "compat = [\"crud=127.0.0.1:0\", \"dirc=127.0.0.1:0\"]\n");
     let no_toml = file("no.toml", "workers = = 3\n");
     let quick = fs::read_to_string("../../experiments/quick.toml").unwrap();
@@ -1023,11 +1024,16 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
         (&["serve", "--wrokers", "2"], none, &["--wrokers", "hint: "]),
         (&["serve", "--workers", "0"], none, &["0 is not in 1..", "hint: "]),
         (&["serve"], &[("WEIR_WORKERS", "x")], &["'x' for '--workers <N>'", "WEIR_WORKERS", "hint: "]),
-        (&["serve"], &[("WEIR_LISTEN", "here")], &["'here' for '--listen", "WEIR_LISTEN", "hint: "]),
+        (
+            &["serve"],
+            &[("WEIR_LISTEN", "here")],
+            &["'here' for '--listen", ", in the environment variable WEIR_LISTEN; hint: "],
+        ),
         (&["serve"], &[("WEIR_CACHE_BYTES", "1 parsec")], &["1 parsec", "hint: "]),
         (&["serve"], &[("WEIR_CONFIG", &unknown_key)], &["line 2", "`chache-entries`", "hint: "]),
         (&["serve", "--config", &unknown_key], none, &["line 2", "`chache-entries`", "hint: "]),
         (&["serve", "--config", &wrong_type], none, &["type.toml, line 1", "hint: "]),
+        (&["serve", "--config", &no_unit], none, &["unit.toml, line 1", "hint: write it as in"]),
         (&["serve", "--config", &no_toml], none, &["no.toml, line 1", "hint: "]),
         (&["serve", "--config", binary.to_str().unwrap()], none, &["binary.toml", "hint: "]),
         (&["serve", "--config", "nowhere.toml"], none, &["nowhere.toml", "hint: "]),
@@ -1040,9 +1046,9 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
         (&["serve", "--store", "redis://h"], none, &["redis:// is no kind of store", "file:"]),
         (&["serve", "--store", "memory:", "--listen", "0.0.0.0:0"], none, &["0.0.0.0:0", "--insecure"]),
         (
-            &["serve", "--compat", "crud"],
+            &["serve", "--compat", "s3"],
             none,
-            &["'crud' for '--compat <NAME=ADDRESS:PORT>': it has no address", "hint: "],
+            &["'s3' for '--compat <NAME=ADDRESS:PORT>': it has no address", "hint: write --compat s3="],
         ),
         (&["serve", "--compat", "dirc=127.0.0.1:0"], none, &["dirc", "put-kv, crud, root, rpc"]),
         (&["serve", "--compat", "crud=8081"], none, &["8081: it is no address", "hint: "]),

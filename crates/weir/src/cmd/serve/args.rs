@@ -243,8 +243,9 @@ impl Args {
         let text = read_text(path, "", "--config names a TOML file")?;
         let at_line = |start: usize, what: &str| {
             let (line, what) = (line_number(&text, start), one_line(what));
-            Error::input(format!("{shown}, line {line}: {what}"))
-                .hint("`weir serve --help` lists the settings")
+            // A value says itself what it should be.
+            let hint = if what.contains("; hint: ") { "" } else { "`weir serve --help` lists the settings" };
+            Error::input(format!("{shown}, line {line}: {what}")).hint(hint)
         };
         let settings: BTreeMap<Spanned<String>, serde_json::Value> = toml::from_str(&text)
             .map_err(|error| at_line(error.span().map_or(0, |span| span.start), error.message()))?;
@@ -335,10 +336,12 @@ fn host_name(text: &str) -> Result<String, String> {
 
 /// `NAME=ADDRESS:PORT`.
 fn compat_at(text: &str) -> Result<CompatListener, String> {
-    let (name, address) =
-        text.split_once('=').ok_or("it has no address; hint: write --compat crud=127.0.0.1:8081")?;
+    let (name, address) = text.split_once('=').unwrap_or((text, ""));
     let api = named(COMPAT_APIS, |api| api.name, name)
         .map_err(|known| format!("{name} is not known; hint: known are {known}"))?;
+    if address.is_empty() {
+        return Err(format!("it has no address; hint: write --compat {name}=127.0.0.1:8081"));
+    }
     let listen = address.parse().map_err(|why: Error| why.at(address))?;
     Ok(CompatListener { api, listen })
 }
