@@ -40,7 +40,8 @@ pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// An error of kind `WouldBlock`: somebody else has it.

@@ -81,6 +81,20 @@ fn fills_up_and_goes_on(flags: &[&str]) {
 }
 
 #[test]
+fn a_limit_of_the_size_of_files_refuses_a_write_and_ends_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 4096; exec \"$@\"", "sh"]).arg(env!("CARGO_BIN_EXE_weir"));
+    let url = format!("file:{}/store?segment=64KiB", directory.path().display());
+    let server = Server::start_by(command, &url, &[], &[]).unwrap();
+    let mut client = server.client();
+    let refused = client.put("/kv/large", &vec![7; 6 << 20]);
+    let outcome = refused.header("weir-outcome");
+    assert!((refused.status, outcome) == (503, Some("not-applied")), "{}", refused.text());
+    until("others are stored", || client.put("/kv/small", b"x").status == 201);
+}
+
+#[test]
 fn a_full_disk_stops_no_reads_and_writes_go_on_when_there_is_room() {
     fills_up_and_goes_on(&["--cache-entries", "100"]);
 }

@@ -18,7 +18,7 @@ use plan::{OTHER_SCHEMES, Plan, plan};
 use server::tiered::{Replica, Shard, Tiers};
 use server::{Address, CONNECTION_BYTES_MAX, PassedSocket, Place, Server, Sockets};
 use service::Manager;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::io;
@@ -241,6 +241,8 @@ fn end_signals(ends_at_once: &Arc<AtomicBool>, reloads: bool) -> Result<Signals,
     for signal in signals.iter().filter(|signal| !(reloads && **signal == SIGHUP)) {
         flag::register_conditional_default(*signal, Arc::clone(ends_at_once)).map_err(failed)?;
     }
+    // Caught, so that a write above the limit of the size of files fails as on a full disk, and does not end the server.
+    flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
     Signals::new(signals).map_err(failed)
 }
 
