@@ -26,10 +26,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use store::{self, Batching, Capabilities, Kind, Writers, replica};
 
 /// Without batches, requests in flight are bounded by sessions: as many as servers without batches have connections.
 const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 };
+
+/// A signal that comes so soon after the first is the same one: `timeout` sends it to the process and to its group.
+const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     // Before there are threads: it changes the environment.
@@ -143,8 +147,12 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
         }
         !reloads
     });
-    ends_at_once.store(true, Relaxed);
-    log::info!("draining for up to {:?}; another signal ends it at once", plan.args.drain.0);
+    std::thread::spawn(move || {
+        std::thread::sleep(SAME_SIGNAL);
+        ends_at_once.store(true, Relaxed);
+    });
+    let (drain, later) = (plan.args.drain.0, SAME_SIGNAL);
+    log::info!("draining for up to {drain:?}; another signal, at least {later:?} later, ends it at once");
     manager.tell("STOPPING=1\nSTATUS=draining");
     server.drain();
     Ok(())
@@ -233,6 +241,8 @@ fn store_failure(error: &store::Error) -> Error {
 /// so without a drain.
 fn end_signals(ends_at_once: &Arc<AtomicBool>, reloads: bool) -> Result<Signals, Error> {
     let failed = |error: io::Error| Error::new(format!("cannot wait for signals: {error}"));
+    // Caught, so that a write above the limit of the size of files fails as on a full disk, and does not end the server.
+    flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
     let mut signals = vec![SIGTERM, SIGINT];
     // `nohup` has it ignored, so that the server outlives its terminal.
     if reloads || !is_ignored(SIGHUP) {
@@ -241,8 +251,6 @@ fn end_signals(ends_at_once: &Arc<AtomicBool>, reloads: bool) -> Result<Signals,
     for signal in signals.iter().filter(|signal| !(reloads && **signal == SIGHUP)) {
         flag::register_conditional_default(*signal, Arc::clone(ends_at_once)).map_err(failed)?;
     }
-    // Caught, so that a write above the limit of the size of files fails as on a full disk, and does not end the server.
-    flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
     Signals::new(signals).map_err(failed)
 }
 
