@@ -201,6 +201,8 @@ fn what_is_asked_wrongly_is_told_in_one_line_with_the_remedy() {
     for (args, complaint) in [
         (vec!["a", "b", "--fail-if-slower", "fast"], "`fast` is no share; hint: write it as in 5% or 0.05"),
         (vec!["a", "b", "--fail-if-slower", "0%"], "`0%` is no share; hint: "),
+        // A gate of 500 % would pass whatever is measured.
+        (vec!["a", "b", "--fail-if-slower", "5"], "`5` would be 500 %; hint: write 5%"),
         (vec![], "there is nothing to compare; hint: name two results directories"),
         (vec!["--url", url], "--url is given once; two services are compared; hint: give the flag twice"),
         (vec!["a", "--url", url, "--url", url], "both say what to compare; hint: "),

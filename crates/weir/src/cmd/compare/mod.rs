@@ -6,6 +6,7 @@ mod pairs;
 
 use super::{check_writable, report, say, say_document, write_file};
 use kv::Error;
+use kv::units::short;
 use lab_analysis::compare::{Gate, gate};
 use lab_analysis::{Comparison, compare};
 use lab_data::results::Results;
@@ -62,6 +63,10 @@ fn share(text: &str) -> Result<f64, Error> {
         .strip_suffix('%')
         .map_or(text.parse(), |percent| percent.trim().parse().map(|percent: f64| percent / 100.0));
     match number {
+        Ok(share) if share > 1.0 && !text.contains('%') => {
+            Err(Error::input(format_args!("`{text}` would be {} %", short(share * 100.0)))
+                .hint(format_args!("write {}%", text.trim())))
+        }
         Ok(share) if share > 0.0 && share < 10.0 => Ok(share),
         _ => Err(Error::input(format_args!("`{text}` is no share")).hint("write it as in 5% or 0.05")),
     }
