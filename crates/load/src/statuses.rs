@@ -37,10 +37,17 @@ impl FromStr for Statuses {
             let class = part.strip_suffix("xx").and_then(|digit| digit.parse::<u16>().ok());
             let found = match (class, part.split_once('-')) {
                 (Some(class @ 2..=5), _) => Some(class * 100..=class * 100 + 99),
-                (_, Some((first, last))) => number(first).zip(number(last)).map(|(first, last)| first..=last),
+                (_, Some((first, last))) => match number(first).zip(number(last)) {
+                    Some((first, last)) if first > last => {
+                        return Err(format!(
+                            "`{part}`: {first} is above {last}; hint: write the smaller status first: {last}-{first}"
+                        ));
+                    }
+                    range => range.map(|(first, last)| first..=last),
+                },
                 _ => number(part).map(|status| status..=status),
             };
-            found.filter(|range| !range.is_empty()).ok_or_else(|| fail(part))
+            found.ok_or_else(|| fail(part))
         };
         text.split(',').map(range).collect::<Result<_, _>>().map(Statuses)
     }
@@ -76,8 +83,10 @@ mod tests {
             assert!(statuses.contains(within) && !statuses.contains(without), "{text}");
             assert_eq!(shown.parse::<Statuses>().unwrap(), statuses);
         }
-        for wrong in ["", "ok", "199", "600", "1xx", "204-200", "200,"] {
+        for wrong in ["", "ok", "199", "600", "1xx", "200,"] {
             assert!(wrong.parse::<Statuses>().unwrap_err().contains("is no status"), "{wrong}");
         }
+        let why = "204-200".parse::<Statuses>().unwrap_err();
+        assert_eq!(why, "`204-200`: 204 is above 200; hint: write the smaller status first: 200-204");
     }
 }

@@ -51,6 +51,9 @@ impl<'c> Variables<'c> {
         let range = range.and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
         match range {
             Some((low, high)) if low <= high => Ok(Placeholder::Int(low, high, self.drawn)),
+            Some((low, high)) => Err(format!(
+                "{{{{{name}}}}}: {low} is above {high}; hint: write the smaller number first: {{{{int:{high}..{low}}}}}"
+            )),
             _ => Err(unknown(name, self.columns)),
         }
     }
@@ -149,7 +152,10 @@ mod tests {
         }
         for (wrong, why) in [
             ("{{idd}}", "unknown variable {{idd}}; hint: expected one of: {{uuid}}, {{int:1..1000}}, {{id}}"),
-            ("{{int:9..1}}", "unknown variable {{int:9..1}}"),
+            (
+                "{{int:9..1}}",
+                "{{int:9..1}}: 9 is above 1; hint: write the smaller number first: {{int:1..9}}",
+            ),
             ("{{int:a}}", "unknown variable {{int:a}}"),
         ] {
             assert!(check(wrong.as_bytes(), &["id".to_owned()]).unwrap_err().contains(why), "{wrong}");
