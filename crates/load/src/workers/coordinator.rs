@@ -12,6 +12,8 @@ use super::{FromWorker, ToWorker, send};
 use kv::Error;
 use kv::proto::{FORMAT, LoadReport, WorkerReport};
 use kv::units::Span;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::process::{Child, Command, Stdio};
@@ -136,7 +138,10 @@ impl Worker {
     /// Has it end. The end of its input ends `weir load-worker` even where another process is its parent.
     fn end(&mut self) {
         self.process.stdin = None;
-        // An error says that it has ended already.
+        // An error says that it has ended already, here and below.
+        for process in descendants(self.process.id()) {
+            let _ = kill_process(process, Signal::KILL);
+        }
         let _ = self.process.kill();
     }
 
@@ -159,6 +164,15 @@ impl Drop for Worker {
         self.end();
         let _ = self.process.wait();
     }
+}
+
+/// The processes that this one started, and theirs. They have no group of their own: ssh asks for a password only in that of the
+/// terminal.
+fn descendants(process: u32) -> Vec<Pid> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    let and_theirs = |child: u32| descendants(child).into_iter().chain(Pid::from_raw(child as i32));
+    children.flat_map(and_theirs).collect()
 }
 
 struct Coordinator<'a> {

@@ -284,6 +284,18 @@ fn workers_end_with_their_coordinator() {
     until("the load has stopped", || client.stats()["weir_http_connections"] == 1.0);
 }
 
+/// A shell that waits for a command was ended alone, and the command went on.
+#[test]
+fn what_a_lost_worker_started_ends_with_it() {
+    let (_folder, process) = file();
+    let command = format!("sleep 600 & echo $! > {}; echo hello; wait", process.display());
+    let output = coordinator("127.0.0.1:1", &[&command], &[]).output().unwrap();
+    assert!(complaint(&output).contains("`hello` is no message"), "{output:?}");
+    let stat = format!("/proc/{}/stat", fs::read_to_string(&process).unwrap().trim());
+    // Where nobody waits for orphans it stays as one that has ended.
+    until("it has ended", || fs::read_to_string(&stat).map_or(true, |text| text.contains(") Z ")));
+}
+
 #[test]
 fn what_is_no_worker_or_another_one_is_not_believed() {
     let server = Server::start("memory:", &[]);
