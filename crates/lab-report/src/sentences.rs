@@ -486,7 +486,7 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         ),
         (
             |of| of.bottleneck.named.iter().any(|of| of.blocked.is_some()),
-            "For a service that reports no counters there are other rules (docs/load.md).",
+            "For a service that reports no counters there are other rules (docs/reference.md, “Services of your own”).",
         ),
     ];
     let shown = sentences.iter().filter(|(is, _)| workloads.iter().any(is)).map(|(_, text)| *text);
