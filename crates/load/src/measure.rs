@@ -291,8 +291,8 @@ impl Driver for Measured<'_> {
         }
     }
 
-    fn failed(&mut self, fault: Fault, request: &Request, status: u16, received: &[u8]) {
-        self.recorder.tally.keep_example(fault.name(), || failure::example(fault, request, status, received));
+    fn failed(&mut self, fault: Fault, request: &Request, answer: &Answer, received: &[u8]) {
+        self.recorder.tally.keep_example(fault.name(), || failure::example(fault, request, answer, received));
     }
 
     fn done(&mut self, _index: usize, attempt: &Attempt) {

@@ -43,7 +43,7 @@ pub(super) trait Driver {
         (result, false)
     }
     /// A request failed; `received` is the beginning of what arrived.
-    fn failed(&mut self, _fault: Fault, _request: &Request, _status: u16, _received: &[u8]) {}
+    fn failed(&mut self, _fault: Fault, _request: &Request, _answer: &Answer, _received: &[u8]) {}
     /// A request of client `index` is over.
     fn done(&mut self, index: usize, attempt: &Attempt);
     /// Counts how clients spend their time, where that is asked for.
@@ -228,7 +228,10 @@ impl Reactor {
             let client = &self.clients[index];
             let (result, verified) = driver.judge(&client.request, &client.answer, result);
             if let Err(fault) = result {
-                driver.failed(fault, &client.request, client.answer.status, &client.received);
+                // Of an answer that was good but for its value there is what was compared.
+                let received =
+                    if client.received.is_empty() { &client.answer.content.kept } else { &client.received };
+                driver.failed(fault, &client.request, &client.answer, received);
             }
             // Only now: what is complete is also to be checked.
             let seen_at = self.http2.as_ref().and_then(|http2| http2.seen_at(index));

@@ -48,7 +48,7 @@ impl Answer {
                 true => response::parse(&input[used..], true, &mut Slots::default())
                     .map(|head| head.map(|head| head.outline)),
             };
-            let head = head.map_err(refused)?;
+            let head = head.map_err(|reject| self.refused(reject))?;
             let Some(head) = head else { return Ok(used) };
             self.learn(head.status, request, |name| field(&input[used..], name));
             used += head.bytes;
@@ -62,7 +62,10 @@ impl Answer {
         }
         let Some(body) = &mut self.body else { return Ok(used) };
         loop {
-            let step = body.decode(&input[used..]).map_err(|_| Fault::Malformed)?;
+            let step = match body.decode(&input[used..]) {
+                Ok(step) => step,
+                Err(reject) => return Err(self.refused(reject)),
+            };
             if step.consumed == 0 {
                 return Ok(used);
             }
@@ -71,11 +74,13 @@ impl Answer {
             used += step.consumed;
         }
     }
-}
 
-/// The class of an answer whose head was refused.
-fn refused(reject: Reject) -> Fault {
-    if reject.is_contradiction() { Fault::WrongLength } else { Fault::Malformed }
+    /// The class of an answer that the parser refused; why, is kept.
+    #[cold]
+    fn refused(&mut self, reject: Reject) -> Fault {
+        self.refusal = Some(reject.detail);
+        if reject.is_contradiction() { Fault::WrongLength } else { Fault::Malformed }
+    }
 }
 
 /// The field `name` of the head at the front of `input`. Parsed once more: what is known of heads that were seen before does

@@ -42,6 +42,8 @@ pub(super) struct Answer {
     until_close: bool,
     /// Of a 503, what it says of its outcome.
     outcome: Option<Fault>,
+    /// Why it is no valid HTTP answer, where the parser refused it.
+    pub(super) refusal: Option<&'static str>,
     /// Whether any of it has arrived.
     begun: bool,
     /// Whether all of it has, as far as its connection can say.
@@ -85,6 +87,7 @@ impl Answer {
         self.status = 0;
         self.until_close = false;
         self.outcome = None;
+        self.refusal = None;
         self.begun = false;
         self.is_complete = false;
         self.version.clear();

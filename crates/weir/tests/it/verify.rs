@@ -42,6 +42,9 @@ fn a_value_that_was_overwritten_is_stale_and_so_is_every_one_of_them() {
     assert_eq!(report.verified, reads_behind(&server, report.attempts, 1));
     assert_eq!(report.successes, report.attempts - stale);
     assert_eq!(report.verify, "all");
+    // The example shows the value, where once it had a status and nothing received.
+    let example = report.failures.iter().find(|example| example.class == "stale_value").unwrap();
+    assert!(example.status == 200 && example.received.len() > 50, "{example:?}");
 
     // Every single one can be missed by a beginning that is the same in all of them.
     let server = Server::start(|_| Reply::Older);

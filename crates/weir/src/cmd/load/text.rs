@@ -79,7 +79,8 @@ fn example_text(example: &FailureExample) -> String {
         text.split('\n').take(LINES_MAX).map(line).collect()
     };
     let got = match (received.is_empty(), status) {
-        (true, _) => "received nothing".to_owned(),
+        (true, 0) => "received nothing".to_owned(),
+        (_, 0) if class == "malformed" || class == "wrong_length" => "received this".to_owned(),
         (_, 0) => "received no complete answer".to_owned(),
         (_, status) => format!("received status {status}"),
     };
@@ -406,6 +407,20 @@ mod tests {
             "{limited}"
         );
         assert!(warning.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+
+    #[test]
+    fn an_example_says_what_was_received() {
+        for (class, status, received, says) in [
+            ("reset", 0, "", "received nothing\n"),
+            ("wrong_value", 200, "", "received status 200\n"),
+            ("closed_early", 0, "HTTP/1.1 2", "received no complete answer\n"),
+            ("malformed", 0, "HTTP/1.1 999 No", "received this\n  > "),
+        ] {
+            let (class, received) = (class.to_owned(), received.to_owned());
+            let text = example_text(&FailureExample { class, status, received, ..FailureExample::default() });
+            assert!(text.contains(says), "{text}");
+        }
     }
 
     #[test]
