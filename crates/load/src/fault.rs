@@ -67,6 +67,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_method_explains_each_class() {
+        let method = include_str!("../../../docs/method.md");
+        let missing = Fault::ALL.into_iter().find(|fault| !method.contains(&format!("`{}`", fault.name())));
+        assert_eq!(missing, None);
+    }
+
+    #[test]
     fn a_faults_place_among_all_is_its_number() {
         for (place, fault) in Fault::ALL.into_iter().enumerate() {
             assert_eq!(fault as usize, place);
