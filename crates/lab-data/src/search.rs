@@ -21,6 +21,8 @@ const RESERVED: u32 = 3 * AGREEING;
 const STRIDE: f64 = 2.0;
 /// A try has at least so many requests: the 99th percentile of fewer is the longest one.
 const REQUESTS_LEAST: f64 = 200.0;
+/// Bounds that are further apart when the time is over are no result of a search that came to its end.
+const NEAR: f64 = 1.1;
 /// No try is shorter: starting one takes a tenth of that.
 const SHORTEST_SECS: f64 = 0.25;
 /// Before it counts, a try runs for such a share of its window.
@@ -293,7 +295,8 @@ impl Search {
         let goal = (1.0 + self.plan.goal).ln();
         let width = (down.rate_rps / up.rate_rps).ln();
         if width <= goal * (1.0 + 1e-9) || self.is_late() {
-            return self.decide(up, down);
+            let ended = |ended| if width.exp() > NEAR { SearchEnd::Time } else { ended };
+            return self.decide(up, down).map_err(ended);
         }
         let goals = width / goal;
         // A whole number of goals from the lower one, so that the last halving leaves exactly one.
@@ -467,6 +470,17 @@ mod tests {
             assert_eq!(end, SearchEnd::Reached, "from {first_rps}");
             assert!(low <= 4321.0 && 4321.0 < high && high / low < 1.0201, "{low}–{high} from {first_rps}");
         }
+    }
+
+    /// With 50 that holds, 100 that breaks and nothing between, it once had come to its end.
+    #[test]
+    fn bounds_that_are_far_apart_when_the_time_is_over_are_no_end() {
+        let plan = SearchPlan { trial_secs: 4.0, most_secs: 60.0, ..plan() };
+        let holds = |rate: f64, _: f64| if rate <= 60.0 { Outcome::Passed } else { Outcome::Failed };
+        let (search, end, _) = run(&plan, 50.0, holds);
+        let (low, high) = bounds(&search.tallies);
+        assert_eq!((low.map(|of| of.rate_rps), high.map(|of| of.rate_rps)), (Some(50.0), Some(100.0)));
+        assert_eq!(end, SearchEnd::Time);
     }
 
     #[test]

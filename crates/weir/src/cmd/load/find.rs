@@ -76,16 +76,19 @@ pub(super) fn rate(
         }
     };
     let needed_secs = requests / first.goodput_rps * TRIES_LEAST;
-    if requests > REQUESTS && needed_secs > within.as_secs_f64() {
-        tell(format!(
-            "note: tries are too short to see so few errors; use --within {:.0}s",
-            needed_secs.ceil().max(1.0)
-        ));
+    let longer = (needed_secs > within.as_secs_f64()).then(|| format!("--within {:.0}s", needed_secs.ceil()));
+    if let Some(longer) = &longer {
+        let what =
+            if requests > REQUESTS { "to see so few errors" } else { "for the low rates of this server" };
+        tell(format!("note: tries are too short {what}; use {longer}"));
     }
     tell(format!("unlimited  {} req/s with {} clients", short(first.goodput_rps), plan.clients));
     let mut plan = Plan { preload: !plan.is_key_value(), ..plan.clone() };
     let mut search = Search::new(all.clone(), Some(first.goodput_rps / 2.0));
     let mut waits = false;
+    // Why the last try did not count, until one does.
+    let mut why_none = None;
+    let mut has_counted = false;
     let ended = loop {
         let next = match search.next() {
             Ok(next) => next,
@@ -103,6 +106,10 @@ pub(super) fn rate(
         waits |= outcome == Outcome::Failed
             && schedule.is_some_and(|schedule| schedule.waited * 10 > schedule.sent);
         tell(try_line(&report, next.rate_rps, &outcome));
+        match &outcome {
+            Outcome::Passed | Outcome::Failed => has_counted = true,
+            Outcome::Spoiled(why) | Outcome::Missing(why) => why_none = Some(why.clone()),
+        }
         search.take(next.rate_rps, next.window_secs, &outcome, tried.elapsed().as_secs_f64());
     };
     let (holds, breaks) = search::bounds(search.tallies());
@@ -118,7 +125,7 @@ pub(super) fn rate(
         if let Some(rps) = estimate_rps {
             say(format!("limit       about {} req/s", short(rps)));
         }
-        if waits {
+        if waits && holds.is_some() {
             say(format!(
                 "all {} connections were in use above it: more --clients may give a higher rate",
                 plan.clients
@@ -126,12 +133,24 @@ pub(super) fn rate(
         }
         say(format!("took {secs:.0} s"));
     }
-    let hint = match ended {
-        _ if holds.is_some() => return Ok(()),
-        SearchEnd::Time => "give the search more time with --within",
-        _ => "see the tries: is a limit too low for any rate?",
+    match holds {
+        Some(_) => Ok(()),
+        None => Err(no_rate(ended, why_none.filter(|_| !has_counted), longer)),
+    }
+}
+
+/// Why no rate was found, and what to do; `why_none` is why no try counted, and `longer` the time that there should be.
+fn no_rate(ended: SearchEnd, why_none: Option<String>, longer: Option<String>) -> Error {
+    if let Some(why) = why_none {
+        return Error::unmet(format_args!("no try counted: in the last one {why}"))
+            .hint("give the generator cores of its own, or more --threads");
+    }
+    let hint = match (ended, longer) {
+        (_, Some(longer)) => format!("give the search more time: {longer}"),
+        (SearchEnd::Time, None) => "give the search more time with --within".to_owned(),
+        _ => "see the tries: is a limit too low for any rate?".to_owned(),
     };
-    Err(Error::unmet("at no rate did enough tries show that the conditions hold").hint(hint))
+    Error::unmet("at no rate did enough tries show that the conditions hold").hint(hint)
 }
 
 /// How many requests a try needs at the rate that is reached without a limit, if this share may fail: at half of it, one is expected to
@@ -369,6 +388,26 @@ mod tests {
 
     /// A level that fails in the second round has one round, which once read as ± 0.
     #[test]
+    #[test]
+    fn a_search_that_finds_no_rate_says_why() {
+        let late = "the generator sent 3.00 ms late (p99)";
+        let longer = || Some("--within 60s".to_owned());
+        for (ended, why, longer, says) in [
+            (
+                SearchEnd::TooLow,
+                Some(late.to_owned()),
+                longer(),
+                "no try counted: in the last one the generator sent",
+            ),
+            (SearchEnd::TooLow, None, longer(), "hold; hint: give the search more time: --within 60s"),
+            (SearchEnd::Time, None, None, "hold; hint: give the search more time with --within"),
+            (SearchEnd::TooLow, None, None, "hold; hint: see the tries"),
+        ] {
+            let text = no_rate(ended, why, longer).to_string();
+            assert!(text.contains(says), "{text}");
+        }
+    }
+
     fn a_capacity_has_an_interval_from_three_rounds_on() {
         for (rounds, said) in [
             (&[100.0][..], "100 req/s (one round)"),
