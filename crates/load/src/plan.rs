@@ -36,7 +36,7 @@ pub struct Plan {
     pub http: RequestFlags,
 
     /// Clients, each with one request in flight and a connection of its own
-    #[arg(long, short, value_name = "N", default_value_t = 16, value_parser = up_to(100_000), help_heading = "Load")]
+    #[arg(long, short, value_name = "N", default_value_t = 16, default_value_if("find_capacity", "true", CAPACITY_CLIENTS), value_parser = up_to(100_000), help_heading = "Load")]
     pub clients: u32,
 
     /// When a client sends.
@@ -133,6 +133,8 @@ kv::serde_as_text!(&'static Workload, Mix, Distribution, ValueSize, Verify);
 
 /// What the flags of key-value workloads are listed under.
 const KEY_VALUE: &str = "Key-value workloads";
+/// Most clients of `weir load --find-capacity`, where --clients is not given.
+const CAPACITY_CLIENTS: &str = "256";
 /// More requests than so many are counted together.
 const KINDS_MAX: usize = 50;
 

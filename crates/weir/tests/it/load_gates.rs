@@ -285,6 +285,8 @@ fn the_highest_throughput_is_found_over_numbers_of_clients() {
     let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     let levels = found["levels"].as_array().unwrap();
     assert!(levels.len() > 2 && levels[0]["clients"] == 1 && levels[1]["clients"] == 2, "{stdout}");
+    // --clients is the most, also below the usual 256: once it was not.
+    assert!(levels.iter().all(|level| level["clients"].as_u64().unwrap() <= 4), "{stdout}");
     // One client sends no more than 50 requests of 20 ms in a second.
     assert!(
         levels[0]["goodput_rps"].as_array().unwrap().iter().all(|rate| rate.as_f64().unwrap() <= 55.0),

@@ -247,7 +247,7 @@ fn needs_success(report: &LoadReport) -> Result<(), Error> {
 /// Finds the highest goodput in a closed loop, and the number of clients from which more only wait.
 pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool)) -> Result<(), Error> {
     let begun = Instant::now();
-    let most = plan.clients.max(256);
+    let most = plan.clients;
     let runs = ROUNDS as f64 * f64::from(most.ilog2() + 1);
     let window = (within.as_secs_f64() / runs / (1.0 + WARMUP)).clamp(0.25, 30.0);
     let mut plan = Plan {
@@ -305,13 +305,15 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
         levels.iter().filter_map(|level| Some((Estimate::of(&level.goodput_rps)?, level.clients)));
     let best = estimates.max_by(|(a, _), (b, _)| a.mean.total_cmp(&b.mean));
     let Some((estimate, clients)) = best else { return Err(Error::unmet("there was no level")) };
-    let (capacity_rps, plus_minus_rps) = (estimate.mean, plus_minus(&estimate));
+    // A request more or less in each window is no difference.
+    let request_rps = 1.0 / window;
+    let (capacity_rps, plus_minus_rps) = (estimate.mean, plus_minus(&estimate, request_rps));
     let knee_clients = knee(capacity_rps, &levels[0], plan.pacing.think.mean);
     if json {
         return say_document(&Capacity { capacity_rps, plus_minus_rps, clients, knee_clients, levels });
     }
     let rises = if still_rises(&levels, clients) { "; it was still rising" } else { "" };
-    say(format!("capacity    {} with {clients} clients{rises}", in_words(&estimate)));
+    say(format!("capacity    {} with {clients} clients{rises}", in_words(&estimate, request_rps)));
     say(format!(
         "knee        {} clients: capacity × (mean latency of one client + think time); with more, requests wait for each other",
         short(knee_clients)
@@ -336,15 +338,15 @@ fn still_rises(levels: &[Level], best: u32) -> bool {
     levels.last().is_some_and(|last| last.clients == best) && !is_level
 }
 
-/// Half the width of a 95 % confidence interval; `None` where there is none.
-fn plus_minus(of: &Estimate) -> Option<f64> {
-    (of.interval == Interval::StudentT).then_some(of.high - of.mean)
+/// Half the width of a 95 % confidence interval, at least `least`; `None` where there is none.
+fn plus_minus(of: &Estimate, least: f64) -> Option<f64> {
+    (of.interval == Interval::StudentT).then_some((of.high - of.mean).max(least))
 }
 
 /// `12.3k ± 210 req/s`.
-fn in_words(of: &Estimate) -> String {
+fn in_words(of: &Estimate, least: f64) -> String {
     let mean = short(of.mean);
-    match (plus_minus(of), of.interval) {
+    match (plus_minus(of, least), of.interval) {
         (Some(half), _) => format!("{mean} ± {} req/s", short(half)),
         (None, Interval::Single) => format!("{mean} req/s (one round)"),
         (None, _) => format!("{mean} req/s ({} to {} in two rounds)", short(of.low), short(of.high)),
@@ -386,8 +388,6 @@ mod tests {
         }
     }
 
-    /// A level that fails in the second round has one round, which once read as ± 0.
-    #[test]
     #[test]
     fn a_search_that_finds_no_rate_says_why() {
         let late = "the generator sent 3.00 ms late (p99)";
@@ -408,13 +408,17 @@ mod tests {
         }
     }
 
+    /// A level that fails in the second round has one round, which once read as ± 0.
+    #[test]
     fn a_capacity_has_an_interval_from_three_rounds_on() {
         for (rounds, said) in [
             (&[100.0][..], "100 req/s (one round)"),
             (&[100.0, 120.0], "110 req/s (100 to 120 in two rounds)"),
             (&[100.0, 110.0, 120.0], "110 ± 24.8 req/s"),
+            // 42 requests in each window.
+            (&[96.8, 96.8, 96.8], "96.8 ± 2.30 req/s"),
         ] {
-            assert_eq!(in_words(&Estimate::of(rounds).unwrap()), said);
+            assert_eq!(in_words(&Estimate::of(rounds).unwrap(), 2.3), said);
         }
     }
 
