@@ -121,15 +121,15 @@ const NOT_RUN_MAX: u32 = 100;
 
 /// Merges the runs of `workload` at `level`: all of them, or the one asked for; and asks every check of rows.
 ///
-/// `below` is the row of the next lower level: checks compare with it.
-pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, below: Option<&Row>) -> Row {
+/// `below` are the rows of lower levels, ascending: checks compare with them.
+pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, below: &[Row]) -> Row {
     let at_level = results.trials_of(workload).filter(|trial| trial.level == level);
     let trials = at_level.filter(|trial| only.is_none_or(|repetition| trial.repetition == repetition));
     let trials: Vec<&Trial> = trials.collect();
     let ran: Vec<Run> = trials.iter().filter_map(|trial| Some((*trial, trial.numbers()?))).collect();
     let repetitions = results.repetitions.min(results.trials.len() as u32 + NOT_RUN_MAX);
     let planned = only.map_or(repetitions, |_| 1);
-    let mut row = rows::merged(results, level, &trials, &ran, planned, below);
+    let mut row = rows::merged(results, level, &trials, &ran, planned, below.last());
     if !ran.is_empty() {
         let case = OfRow { results, ran: &ran, row: &row, below };
         row.checks = checks::asked(|test| if let Test::Row(test) = test { Some(test(&case)) } else { None });
@@ -140,7 +140,7 @@ pub fn row(results: &Results, workload: &str, level: u32, only: Option<u32>, bel
 /// The level with the highest goodput of those of `workload` that count; `None` where there is none.
 pub fn best_level(results: &Results, workload: &str) -> Option<u32> {
     let levels: BTreeSet<u32> = results.trials_of(workload).map(|trial| trial.level).collect();
-    let rows: Vec<Row> = levels.into_iter().map(|level| row(results, workload, level, None, None)).collect();
+    let rows: Vec<Row> = levels.into_iter().map(|level| row(results, workload, level, None, &[])).collect();
     rows::best(rows::usable(&rows)).map(|row| row.level)
 }
 
@@ -150,7 +150,7 @@ fn of_workload(results: &Results, workload: &WorkloadPlan, of_run: &[Checked]) -
     levels.dedup();
     let mut rows: Vec<Row> = Vec::new();
     for level in levels {
-        let row = row(results, &workload.name, level, None, rows.last());
+        let row = row(results, &workload.name, level, None, &rows);
         rows.push(row);
     }
     let capacity = capacity::capacity(&rows);

@@ -9,7 +9,10 @@ use kv::units::short;
 use lab_analysis::capacity::LEVELS;
 use lab_analysis::{Capacity, FastFail, Grade, Reason, WorkloadFindings};
 use lab_data::results::ResourceKind;
+use lab_data::sums;
 use stats::range;
+
+const NONE_VALID: &str = "no level is valid";
 
 /// The answers, in the order in which readers ask, and what somebody published.
 pub(super) fn answers(found: &WorkloadFindings) -> Vec<Answer> {
@@ -37,7 +40,7 @@ fn throughput(found: &WorkloadFindings) -> Answer {
             let (said, what_became) = offered(found, *rps, kept, over);
             (said, what_became, kept.last().copied())
         }
-        Capacity::Unknown => ("unknown".to_owned(), Some("no level is valid".to_owned()), None),
+        Capacity::Unknown => ("unknown".to_owned(), Some(NONE_VALID.to_owned()), None),
     };
     let row = found.rows.iter().find(|row| Some(row.level) == level).map(|row| {
         let (p50, p99) = (latency(row.latency_us_p50), latency(row.latency_us_p99));
@@ -53,7 +56,17 @@ fn throughput(found: &WorkloadFindings) -> Answer {
         Some(of) => (sentences::under_limit(of), Some(format!("capacity {said}"))),
         None => (said, None),
     };
-    answer("throughput", said, [capacity, generator, where_from, row, sentences::decline(found)])
+    let failed = matches!(found.capacity, Capacity::Unknown).then(|| failures(found)).flatten();
+    answer("throughput", said, [capacity, generator, where_from, failed, row, sentences::decline(found)])
+}
+
+/// What failed most, where no level is valid.
+fn failures(found: &WorkloadFindings) -> Option<String> {
+    let ratio = found.rows.iter().filter_map(|row| row.error_ratio).fold(0.0, f64::max);
+    let errors =
+        sums(found.rows.iter().flat_map(|row| row.errors.iter().map(|(class, count)| (class, *count))));
+    let (class, _) = errors.into_iter().max_by_key(|(_, count)| *count)?;
+    Some(format!("up to {} of the attempts failed, most with {class}", percent(ratio, 0)))
 }
 
 /// Of what was offered: random arrivals of one window are about so many more or fewer.
@@ -107,7 +120,7 @@ fn knee(found: &WorkloadFindings) -> Answer {
 fn no_knee(found: &WorkloadFindings) -> &'static str {
     let valid = || found.rows.iter().filter(|row| row.usable());
     match valid().next() {
-        None => "no level is valid",
+        None => NONE_VALID,
         Some(_) if valid().count() < LEVELS => "fewer than three valid levels",
         Some(first) if first.level > 1 => "the lowest level already has over half of the capacity",
         Some(_) => "the latency of the lowest level is not known",

@@ -161,6 +161,31 @@ pub(super) fn confidence(found: &WorkloadFindings) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::without_digits;
+    use lab_data::results::Results;
+    use lab_data::simulated::tests::{model, sweep};
+
+    /// Of two clients it was "stay at 1 clients or fewer", which fail as well, and of no request "No attempt failed".
+    #[test]
+    fn where_every_level_fails_no_fewer_clients_are_advised() {
+        let mut results = sweep(&model("cpu 1 =2ms"), &["get"], &[1, 2], 3, "1s");
+        let page = |results: &Results| {
+            let files = crate::render(results);
+            let page = files.into_iter().find(|file| file.name == "report.md").unwrap();
+            page.text.replace('\u{a0}', " ")
+        };
+        for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+            (load.successes, load.error_ratio) = (0, 1.0);
+            load.errors = [("timeout".into(), load.attempts)].into();
+        }
+        let text = page(&results);
+        assert!(text.contains("Remove the cause. |") && !text.contains("(--levels)"), "{text}");
+        assert!(text.contains("up to 100 % of the attempts failed, most with timeout"), "{text}");
+        for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+            (load.errors, load.error_ratio, load.attempts) = ([].into(), 0.0, 0);
+        }
+        let text = page(&results);
+        assert!(text.contains("No request completed") && !text.contains("No attempt failed"), "{text}");
+    }
 
     #[test]
     fn names_are_no_numbers() {

@@ -20,7 +20,7 @@ pub(super) fn write(results: &Results, findings: &Findings) -> String {
     for found in &findings.workloads {
         for level in &found.rows {
             for repetition in 0..level.planned {
-                let trial = row(results, &found.name, level.level, Some(repetition), None);
+                let trial = row(results, &found.name, level.level, Some(repetition), &[]);
                 let failures = trial.failures.keys().cloned().collect::<Vec<_>>().join("; ");
                 let own = [found.name.clone(), repetition.to_string(), failures].into_iter();
                 let of_trial = figures.iter().map(|of| (of.cell)(&trial).value);

@@ -5,7 +5,7 @@ use crate::interventions::Effect;
 use crate::rows::Row;
 use lab_data::results::{Results, Run};
 
-/// The runs of one workload at one level, and the row one level below.
+/// The runs of one workload at one level, and the rows of lower levels.
 pub struct OfRow<'a> {
     /// Everything measured: resources and placements.
     pub results: &'a Results,
@@ -13,8 +13,8 @@ pub struct OfRow<'a> {
     pub ran: &'a [Run<'a>],
     /// The row itself, without its checks.
     pub row: &'a Row,
-    /// The row of the next lower level, where there is one.
-    pub below: Option<&'a Row>,
+    /// The rows of lower levels, ascending.
+    pub below: &'a [Row],
 }
 
 /// One workload at all its levels.

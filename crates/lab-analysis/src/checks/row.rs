@@ -2,7 +2,7 @@
 
 use super::{Checked, OfRow};
 use crate::parts::of_target;
-use crate::rows::{ERRORS_MAX, FastFail};
+use crate::rows::{ERRORS_MAX, FastFail, Row};
 use kv::proto::{Latency, LoadReport, ScheduleReport};
 use kv::units::micros;
 use lab_data::results::{Run, Trial};
@@ -89,11 +89,16 @@ pub(super) fn errors(case: &OfRow) -> Checked {
     let class = class.map_or_else(String::new, |(class, count)| {
         format!("Most ({count}) are `{class}`: see docs/method.md. ")
     });
-    let below = match case.below {
-        Some(below) => format!("stay at {} clients or fewer (--levels)", below.level),
-        None => "begin with fewer clients (--levels)".to_owned(),
+    let is_good = |row: &&Row| row.error_ratio.is_some_and(|ratio| ratio <= ERRORS_MAX);
+    let fewer = match case.below.iter().rfind(is_good) {
+        Some(Row { level: 1, .. }) => ", or stay at 1 client (--levels)".to_owned(),
+        Some(good) => format!(", or stay at {} clients or fewer (--levels)", good.level),
+        None if case.below.is_empty() && case.row.level > 1 => {
+            ", or begin with fewer clients (--levels)".to_owned()
+        }
+        None => String::new(),
     };
-    Checked::fail(seen, format!("{class}Remove the cause, or {below}."))
+    Checked::fail(seen, format!("{class}Remove the cause{fewer}."))
 }
 
 /// Of its requests' time, how much the generator may wait for a core or send late.
