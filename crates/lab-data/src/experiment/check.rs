@@ -316,8 +316,14 @@ fn placeholders(key: &str, text: &str) -> Checked {
 fn ascend(key: &str, levels: &[u32]) -> Checked {
     let ascends = levels.first().is_some_and(|first| *first > 0) && levels.is_sorted_by(|a, b| a < b);
     let what = format!("{key} {levels:?}: client counts must ascend from at least 1");
-    ensure(ascends, what, "write levels = [1, 2, 4, 8], as a flag --levels 1,2,4,8")
+    ensure(ascends, what, "write levels = [1, 2, 4, 8], as a flag --levels 1,2,4,8")?;
+    let most = levels.last().copied().unwrap_or_default();
+    let what = format!("{key}: {most} clients are more than {CLIENTS_MOST}, the most");
+    ensure(most <= CLIENTS_MOST, what, "leave out the levels above")
 }
+/// What `weir load --clients` takes.
+const CLIENTS_MOST: u32 = 100_000;
+
 
 fn are_distinct<'a>(key: &str, mut names: impl Iterator<Item = &'a String>) -> Checked {
     let mut seen = BTreeSet::new();
