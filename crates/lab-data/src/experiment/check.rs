@@ -106,6 +106,12 @@ impl Experiment {
                 format!("workload.url of `{name}` is no path"),
                 "write what stands behind the port: \"/orders/1\"",
             )?;
+            let is_one = workload.url.is_none() || workload.workload.is_none();
+            ensure(
+                is_one,
+                format!("workload `{name}` has both url and workload, which name other requests"),
+                "remove one of them",
+            )?;
             workload.levels.iter().try_for_each(|levels| ascend("workload.levels", levels))?;
             let is_slow = workload.write_cap.is_some_and(|cap| cap.0 < WRITE_CAP_LEAST);
             ensure(!is_slow, format!("workload.write_cap of `{name}` is below 64KiB"), "write \"10MiB\"")?;

@@ -100,6 +100,14 @@ fn applies(experiment: &Experiment, name: &str) -> bool {
     })
 }
 
+/// Whether anything can be made slower in any target.
+fn any_applies(experiment: &Experiment) -> bool {
+    experiment.subjects.iter().any(|subject| {
+        let workloads = experiment.workloads_of(subject);
+        workloads.iter().any(|workload| !interventions_of(&subject.target, workload).is_empty())
+    })
+}
+
 /// What can be made slower in a target under a workload: the stations of a model, or what applies of the table, in their order.
 pub fn interventions_of<'t>(target: &'t Target, workload: &Workload) -> Vec<&'t str> {
     match target {
@@ -119,7 +127,10 @@ impl Interventions {
         let what = format!("interventions.strength {}: a share from 0.01 to 10", self.strength);
         ensure((0.01..=10.0).contains(&self.strength), what, "write strength = 0.3")?;
         is_not_zero("interventions.window", self.window)?;
-        let Some(only) = &self.only else { return Ok(()) };
+        let Some(only) = &self.only else {
+            let what = "interventions: nothing of these targets can be made slower";
+            return ensure(any_applies(experiment), what, "remove the section");
+        };
         ensure(!only.is_empty(), "interventions.only names none", "leave it out for all that apply")?;
         let stations = experiment.subjects.iter().flat_map(|subject| match &subject.target {
             Target::Simulated(model) => model.stations.iter().map(|station| station.name.as_str()).collect(),
@@ -138,7 +149,7 @@ impl Interventions {
 
     /// Leaves out those that change nothing in what is left of an experiment; whether there are any.
     pub(super) fn narrow(&mut self, experiment: &Experiment) -> bool {
-        let Some(only) = &mut self.only else { return true };
+        let Some(only) = &mut self.only else { return any_applies(experiment) };
         only.retain(|name| applies(experiment, name));
         !only.is_empty()
     }

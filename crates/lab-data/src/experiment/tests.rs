@@ -479,6 +479,11 @@ fn what_is_wrong_is_named_in_one_line() {
         ("--cache-entries", "--listen", "target.args has --listen, which the lab sets itself"),
         ("\"--keys\"", "\"--seed=3\"", "workload.args has --seed, which the lab sets itself; use seed"),
         ("name = \"small\"", "name = \"a/b\"", "name `a/b`"),
+        (
+            "name = \"put_rare\"",
+            "name = \"x\"\nworkload = \"mixed\"\nurl = \"/ok\"",
+            "workload `x` has both url and workload",
+        ),
         ("name = \"put_rare\"", "name = \"x\"\npublished = \"y\"", "workload.published of `x`: no table"),
         ("[cores]", "[published]\nrow = \"000\"\n[cores]", "unknown field `row`"),
     ] {
