@@ -51,17 +51,17 @@ pub(crate) struct Args {
 
     /// Find the highest rate at which these hold, as in 'p99<20ms,errors<0.1%'
     #[cfg(feature = "lab")]
-    #[arg(long, value_name = "CONDITIONS", group = "open", conflicts_with_all = ["rate", "stages", "think", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
+    #[arg(long, value_name = "CONDITIONS", groups = ["open", "search"], conflicts_with_all = ["rate", "stages", "think", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_rate: Option<Conditions>,
 
     /// Find the highest throughput, and the number of clients beyond which latency grows (the knee)
     #[cfg(feature = "lab")]
-    #[arg(long, conflicts_with_all = ["find_rate", "rate", "stages", "warmup", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
+    #[arg(long, group = "search", conflicts_with_all = ["find_rate", "rate", "stages", "warmup", "window", "workers", "fail_if", "events", "hdr", "seconds", "histogram", "bin", "check_for", "junit", "k6_summary", "prometheus", "prometheus_listen", "otlp"], help_heading = "Result")]
     find_capacity: bool,
 
     /// Maximum time of --find-rate or --find-capacity
     #[cfg(feature = "lab")]
-    #[arg(long, value_name = "TIME", value_parser = load::span, default_value = "60s", help_heading = "Result")]
+    #[arg(long, value_name = "TIME", value_parser = load::span, default_value = "60s", requires = "search", help_heading = "Result")]
     within: Duration,
 
     /// Print the report as one JSON document
@@ -198,6 +198,13 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
         (plan.warmup, plan.window) = (Duration::ZERO, Duration::from_secs_f64(stages.secs()));
     }
     let wants_histograms = plan.histogram;
+    let shown_as_json = [("--histogram", wants_histograms), ("--bin", plan.bin != Duration::from_secs(1))];
+    if let Some((flag, _)) =
+        shown_as_json.iter().find(|(_, is_given)| *is_given && !args.json && !args.events)
+    {
+        return Err(Error::input(format_args!("{flag} adds to --json or --events, and neither is given"))
+            .hint(format_args!("add --json, or leave {flag} out")));
+    }
     if let Some(prefix) = &args.hdr {
         plan.histogram = true;
         files::check_prefix(prefix, &plan.histogram_names())?;
