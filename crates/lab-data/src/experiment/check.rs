@@ -318,6 +318,9 @@ fn placeholders(key: &str, text: &str) -> Checked {
     })
 }
 
+/// What `weir load --clients` takes.
+const CLIENTS_MOST: u32 = 100_000;
+
 /// Clients of the levels: from at least 1 upwards.
 fn ascend(key: &str, levels: &[u32]) -> Checked {
     let ascends = levels.first().is_some_and(|first| *first > 0) && levels.is_sorted_by(|a, b| a < b);
@@ -327,9 +330,6 @@ fn ascend(key: &str, levels: &[u32]) -> Checked {
     let what = format!("{key}: {most} clients are more than {CLIENTS_MOST}, the most");
     ensure(most <= CLIENTS_MOST, what, "leave out the levels above")
 }
-/// What `weir load --clients` takes.
-const CLIENTS_MOST: u32 = 100_000;
-
 
 fn are_distinct<'a>(key: &str, mut names: impl Iterator<Item = &'a String>) -> Checked {
     let mut seen = BTreeSet::new();
@@ -353,8 +353,12 @@ fn is_directory(key: &str, name: &str) -> Checked {
 }
 
 fn own_flags(key: &str, args: &[String]) -> Checked {
-    let mut flags = args.iter().map(|arg| arg.split('=').next().unwrap_or(arg));
-    let own = flags.find_map(|flag| OWN_FLAGS.iter().find(|(own, _)| *own == flag));
-    let Some((flag, instead)) = own else { return Ok(()) };
+    let Some((flag, instead)) = own_flag(args) else { return Ok(()) };
     Err(Error::input(format!("{key} has {flag}, which the lab sets itself")).hint(format!("use {instead}")))
+}
+
+/// The first of the flags that the lab sets itself, and the key that decides instead.
+pub fn own_flag(args: &[String]) -> Option<(&'static str, &'static str)> {
+    let mut flags = args.iter().map(|arg| arg.split('=').next().unwrap_or(arg));
+    flags.find_map(|flag| OWN_FLAGS.iter().find(|(own, _)| *own == flag)).copied()
 }

@@ -12,6 +12,7 @@ mod placeholder;
 mod sections;
 mod target;
 
+pub use check::own_flag;
 pub use fault::{Fault, FaultKind};
 pub use interventions::{INTERVENTIONS, Interventions, interventions_of};
 pub use limit::LatencyLimit;

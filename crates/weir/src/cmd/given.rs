@@ -6,7 +6,7 @@ use super::quoted;
 use super::usage::check_commands;
 use kv::Error;
 use lab_data::distinct;
-use lab_data::experiment::{Experiment, address};
+use lab_data::experiment::{Experiment, address, own_flag};
 use std::fmt::Write;
 
 /// A service as the command line names it.
@@ -134,6 +134,12 @@ pub(super) fn experiment(
     flags: &[String],
 ) -> Result<Experiment, Error> {
     let (workload, flags) = workload_of(flags)?;
+    if let Some((flag, _)) = own_flag(&flags) {
+        return Err(Error::input(format_args!(
+            "the flags behind -- have {flag}, which is set for each trial"
+        ))
+        .hint("write --warmup and --window before --, the clients as --levels (weir compare: --clients)"));
+    }
     let Length { levels, repetitions, warmup, window, is_checked, quota } = length;
     let titles: Vec<&str> =
         services.iter().map(|of| of.command.as_ref().unwrap_or(&of.base).as_str()).collect();

@@ -246,7 +246,7 @@ impl Runner for LiveRunner<'_> {
                 // Any answer will do, also 404: it is only asked whether somebody is there.
                 ask("GET", url, HEALTHZ, Duration::from_secs(5)).map_err(|error| {
                     Error::new(format_args!("cannot reach {url}: {error}"))
-                        .hint("start the server, or correct target.url")
+                        .hint("start the server, or correct its URL")
                 })?;
             }
             Target::Simulated(_) => {}
