@@ -150,6 +150,11 @@ pub fn short(value: f64) -> String {
     format!("{scaled:.decimals$}{suffix}")
 }
 
+/// A count in three significant digits; below a thousand as it is.
+pub fn short_count(count: u64) -> String {
+    if count < 1000 { count.to_string() } else { short(count as f64) }
+}
+
 /// Microseconds as a person reads them: `85.2 µs`, `1.37 ms`, `2.05 s`.
 pub fn micros(us: f64) -> String {
     match us.abs() {

@@ -2,7 +2,7 @@
 
 use super::format::count;
 use kv::proto::LinearizabilityReport;
-use kv::units::{micros, short};
+use kv::units::{micros, short_count};
 use lab_data::results::{Results, Run};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -35,7 +35,6 @@ pub fn faults(results: &Results) -> Option<String> {
 fn judged(runs: &[Run]) -> String {
     let reports = || runs.iter().filter_map(|(_, load)| load.linearizability.as_ref());
     let sum = |of: fn(&LinearizabilityReport) -> u64| reports().map(of).sum::<u64>();
-    let of = |number: u64| if number < 1000 { number.to_string() } else { short(number as f64) };
     let keys = |number: u64| count(number as u32, "key");
     if sum(|of| of.operations) == 0 {
         return "No operation was judged, so nothing is known of linearizability.\n\n".to_owned();
@@ -47,11 +46,11 @@ fn judged(runs: &[Run]) -> String {
     };
     let mut text = format!(
         "{} operations judged: {verdict}. {} took effect, {} preconditions failed, {} took no effect, {} are unknown.\n\n",
-        of(sum(|of| of.operations)),
-        of(sum(|of| of.done)),
-        of(sum(|of| of.precondition_failed)),
-        of(sum(|of| of.not_applied)),
-        of(sum(|of| of.unknown)),
+        short_count(sum(|of| of.operations)),
+        short_count(sum(|of| of.done)),
+        short_count(sum(|of| of.precondition_failed)),
+        short_count(sum(|of| of.not_applied)),
+        short_count(sum(|of| of.unknown)),
     );
     if let Some(LinearizabilityReport { key: Some(key), history, .. }) = reports().find(|of| of.key.is_some())
     {

@@ -115,7 +115,7 @@ fn over_capacity(schedule: &ScheduleReport, report: &LoadReport) -> String {
 /// What was checked, and the operations that show a violation.
 fn linearizability(report: &LinearizabilityReport) -> String {
     let LinearizabilityReport { operations, keys, violations, not_decided, key, history, .. } = report;
-    let (operations, keys) = (units::short(*operations as f64), counted(*keys, "key"));
+    let (operations, keys) = (units::short_count(*operations), counted(*keys, "key"));
     let mut text = format!("linearizability: {operations} operations on {keys}: ");
     text += &match violations {
         0 => "no violation".to_owned(),
@@ -125,8 +125,7 @@ fn linearizability(report: &LinearizabilityReport) -> String {
         let _ = write!(text, "; {} not decided", counted(*not_decided, "key"));
     }
     let [done, failed, not_applied, unknown] =
-        [report.done, report.precondition_failed, report.not_applied, report.unknown]
-            .map(|count| units::short(count as f64));
+        [report.done, report.precondition_failed, report.not_applied, report.unknown].map(units::short_count);
     let _ = write!(
         text,
         "\n  {done} took effect, {failed} preconditions failed, {not_applied} took no effect, {unknown} unknown\n"
@@ -407,6 +406,14 @@ mod tests {
             "{limited}"
         );
         assert!(warning.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+
+    /// It was "8.00 unknown".
+    #[test]
+    fn operations_are_counted_in_whole_numbers() {
+        let checked = LinearizabilityReport { unknown: 8, done: 12_345, ..LinearizabilityReport::default() };
+        let text = linearizability(&checked);
+        assert!(text.contains("12.3k took effect, ") && text.contains(", 8 unknown\n"), "{text}");
     }
 
     #[test]
