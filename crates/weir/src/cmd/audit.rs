@@ -6,7 +6,7 @@ use super::{read_text, say, say_document};
 use kv::Error;
 use lab_analysis::audit::{Audit, AuditFinding, Counted};
 use lab_analysis::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
-use lab_data::published::Table;
+use lab_data::published::{Figure, Table};
 use lab_data::summaries;
 use std::path::PathBuf;
 
@@ -68,14 +68,21 @@ fn text_of(table: &Table, audit: &Audit) -> String {
     lines.join("\n")
 }
 
+/// Digits behind the point that are shown, so that a figure has room in its column.
+const DECIMALS_MAX: i32 = 4;
+
 fn row(row: &AuditedRow) -> String {
     let printed = &row.printed;
     let cell = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+    // A table of a program has all digits that a number has.
+    let figure = |of: Option<Figure>| {
+        cell(of.map(|of| Figure { decimals: of.decimals.min(DECIMALS_MAX), ..of }.to_string()))
+    };
     format!(
         "{:>9} {:>12} {:>12} {:>8} {:>9}  {}",
         cell(printed.clients.map(|clients| clients.to_string())),
-        cell(printed.throughput_rps.map(|figure| figure.to_string())),
-        cell(printed.latency_ms.map(|figure| figure.to_string())),
+        figure(printed.throughput_rps),
+        figure(printed.latency_ms),
         cell(row.clients_accounted.map(|clients| format!("{clients:.2}"))),
         cell(row.residual.map(|of| {
             // Zero added, so that no figure reads −0.00.

@@ -67,6 +67,10 @@ fn what_people_have_is_read_as_it_is() {
     let said = String::from_utf8(audit(&[&rounded]).stdout).unwrap();
     assert!(said.contains("+25.00 %  deviates: above N; the printed digits do not decide\n"), "{said}");
     assert!(!said.contains("impossible"), "{said}");
+    // As weir's own results.csv has it.
+    let long = file("long", "clients,throughput_rps,latency_ms\n8,1516.7,5.2746058571428573\n");
+    let said = String::from_utf8(audit(&[&long]).stdout).unwrap();
+    assert!(said.contains("       5.2746 ") && !said.contains("5.27460"), "{said}");
     let (one, other) = (file("one", wrk), file("other", wrk));
     let said = String::from_utf8(audit(&[&one, &other]).stdout).unwrap();
     assert_eq!(said.lines().last(), Some("0 of 2 rows deviate by more than 5 %"));
