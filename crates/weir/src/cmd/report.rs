@@ -66,8 +66,9 @@ pub(crate) fn read(path: &Path) -> Result<Results, Error> {
     let targets = if file.exists() { Vec::new() } else { below(path).unwrap_or_default() };
     let Some(target) = targets.first().and_then(|target| target.parent()) else { return read_file(&file) };
     let (shown, target) = (path.display(), target.display());
-    Err(Error::input(format_args!("{shown} holds the results of several targets"))
-        .hint(format_args!("name one of them, as {target}; `weir compare {shown}` compares all of them")))
+    Err(Error::input(format_args!("the results in {shown} are in directories below it")).hint(format_args!(
+        "name one, as {target}; `weir compare` takes two, or {shown} if all are of one run"
+    )))
 }
 
 /// The results of each target of the run in `dir`, by name.

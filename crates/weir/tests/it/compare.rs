@@ -169,7 +169,7 @@ fn what_cannot_be_compared_is_told_in_one_line_with_the_remedy() {
         (vec![&toml], "is not JSON"),
         (vec![&bad, &a], "missing field `format`; hint: name the directory"),
         (vec![&a, &a], "the same results twice; hint: name those of another target or run"),
-        (vec![&mixed, &mixed], "holds the results of several targets; hint: name one of them, as "),
+        (vec![&mixed, &mixed], "are in directories below it; hint: name one, as "),
         (vec![&a, &new], "has format 99"),
         (vec![&a, &levels], "no workload and level in common; hint: compare runs that"),
     ] {
