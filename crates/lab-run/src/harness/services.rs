@@ -100,9 +100,14 @@ pub(super) fn describe(commands: &Commands, program: &Path) -> Vec<(String, Stri
     let values = Values::before_start(program);
     let facts = commands.processes.iter().flat_map(|process| {
         let version = version(&values, &process.version).map(|version| (process.part.clone(), version));
-        version.into_iter().chain([(format!("{} command", process.part), process.command.join(" "))])
+        version.into_iter().chain([(format!("{} command", process.part), in_one_line(&process.command))])
     });
     facts.collect()
+}
+
+/// The words of a command in one line, as each stands in a cell of a table.
+fn in_one_line(command: &[String]) -> String {
+    command.join(" ").lines().collect::<Vec<_>>().join("; ")
 }
 
 /// The first line that a command says; `None` where there is none, or it fails.
@@ -261,11 +266,11 @@ mod tests {
 
     #[test]
     fn a_version_is_the_first_line_a_command_says() {
-        let mut commands = commands(&[("server", &["serve", "{dir}/x"])]);
+        let mut commands = commands(&[("server", &["serve", "{dir}/x\ny"])]);
         commands.processes[0].version =
             ["sh", "-c", "echo 'x  1.2' >&2; echo more >&2"].map(str::to_owned).into();
         let facts = describe(&commands, Path::new("/weir"));
         let facts: Vec<(&str, &str)> = facts.iter().map(|(name, fact)| (&**name, &**fact)).collect();
-        assert_eq!(facts, [("server", "x 1.2"), ("server command", "serve {dir}/x")]);
+        assert_eq!(facts, [("server", "x 1.2"), ("server command", "serve {dir}/x; y")]);
     }
 }
