@@ -409,6 +409,8 @@ fn interventions_have_a_measure_each_of_which_can_be_chosen() {
         .to_string()
         .replace("; hint: ", "; ");
     assert!(why.contains("`cpu` changes nothing: no target is a weir of the lab’s own"), "{why}");
+    let why = Experiment::parse(&format!("{strange}\n[interventions]\nlevel = 4")).unwrap_err().to_string();
+    assert!(why.contains("interventions: nothing of these targets can be made slower"), "{why}");
     let model = several() + "[interventions]\nonly = [\"one\"]";
     let mut experiment = Experiment::parse(&model).unwrap();
     assert!(experiment.interventions.as_ref().unwrap().wants("one"), "a model's only are its stations");

@@ -422,7 +422,7 @@ mod tests {
             ("reset", 0, "", "received nothing\n"),
             ("wrong_value", 200, "", "received status 200\n"),
             ("closed_early", 0, "HTTP/1.1 2", "received no complete answer\n"),
-            ("malformed", 0, "HTTP/1.1 999 No", "received this\n  > "),
+            ("malformed", 0, "HTTP/1.1 999 No", "received this\n"),
         ] {
             let (class, received) = (class.to_owned(), received.to_owned());
             let text = example_text(&FailureExample { class, status, received, ..FailureExample::default() });
