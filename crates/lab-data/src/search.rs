@@ -294,9 +294,12 @@ impl Search {
     fn between(&self, up: &Tally, down: &Tally) -> Result<Try, SearchEnd> {
         let goal = (1.0 + self.plan.goal).ln();
         let width = (down.rate_rps / up.rate_rps).ln();
-        if width <= goal * (1.0 + 1e-9) || self.is_late() {
-            let ended = |ended| if width.exp() > NEAR { SearchEnd::Time } else { ended };
-            return self.decide(up, down).map_err(ended);
+        let is_reached = width <= goal * (1.0 + 1e-9);
+        if is_reached || self.is_late() {
+            return self.decide(up, down).map_err(|ended| match ended {
+                SearchEnd::Reached if !is_reached && width.exp() > NEAR => SearchEnd::Time,
+                ended => ended,
+            });
         }
         let goals = width / goal;
         // A whole number of goals from the lower one, so that the last halving leaves exactly one.
@@ -481,6 +484,15 @@ mod tests {
         let (low, high) = bounds(&search.tallies);
         assert_eq!((low.map(|of| of.rate_rps), high.map(|of| of.rate_rps)), (Some(50.0), Some(100.0)));
         assert_eq!(end, SearchEnd::Time);
+        // Nobody wanted them nearer.
+        let (_, end, _) = run(&SearchPlan { goal: 1.0, ..plan.clone() }, 50.0, holds);
+        assert_eq!(end, SearchEnd::Reached);
+        // The generator is why there is no other bound.
+        let spoiled = |rate: f64, _: f64| match rate <= 60.0 {
+            true => Outcome::Passed,
+            false => Outcome::Spoiled("late".into()),
+        };
+        assert_eq!(run(&plan, 50.0, spoiled).1, SearchEnd::Generator);
     }
 
     #[test]

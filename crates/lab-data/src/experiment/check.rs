@@ -31,6 +31,7 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("--read-fallback", "target.replica"),
     ("--workload", "workload.name"),
     ("--clients", "levels"),
+    ("-c", "levels"),
     ("--warmup", "warmup"),
     ("--window", "window"),
     ("--seed", "seed"),
@@ -139,6 +140,7 @@ impl Experiment {
     fn check_limit(&self, limit: &LatencyLimit, workload: &Workload) -> Checked {
         ensure(!limit.p99.0.is_zero(), "p99 is missing, or zero", "write p99 = \"5ms\"")?;
         ensure(limit.clients > 0, "clients 0: nothing would be sent", "write clients = 64")?;
+        are_possible("clients", Some(limit.clients))?;
         is_one_of("arrivals", &limit.arrivals, ARRIVALS)?;
         let has_room = !limit.trial.0.is_zero() && limit.most.0 >= limit.shortest();
         let what = format!("most {} has no room for {TRIALS_LEAST} trials of {}", limit.most, limit.trial);
@@ -326,9 +328,13 @@ fn ascend(key: &str, levels: &[u32]) -> Checked {
     let ascends = levels.first().is_some_and(|first| *first > 0) && levels.is_sorted_by(|a, b| a < b);
     let what = format!("{key} {levels:?}: client counts must ascend from at least 1");
     ensure(ascends, what, "write levels = [1, 2, 4, 8], as a flag --levels 1,2,4,8")?;
-    let most = levels.last().copied().unwrap_or_default();
-    let what = format!("{key}: {most} clients are more than {CLIENTS_MOST}, the most");
-    ensure(most <= CLIENTS_MOST, what, "leave out the levels above")
+    are_possible(key, levels.last().copied())
+}
+
+pub(super) fn are_possible(key: &str, clients: Option<u32>) -> Checked {
+    let clients = clients.unwrap_or_default();
+    let what = format!("{key}: {clients} clients; the most are {CLIENTS_MOST}");
+    ensure(clients <= CLIENTS_MOST, what, "write fewer")
 }
 
 fn are_distinct<'a>(key: &str, mut names: impl Iterator<Item = &'a String>) -> Checked {

@@ -2,7 +2,7 @@
 //!
 //! Only the shape, and which names there are. How one is made is up to the crate `lab-run`.
 
-use super::check::{Checked, is_not_zero, is_one_of};
+use super::check::{Checked, are_possible, is_not_zero, is_one_of};
 use super::{Database, EMBEDDED, Engine, Experiment, Target, Workload};
 use crate::ensure;
 use kv::Error;
@@ -123,6 +123,7 @@ impl Interventions {
     /// Whether it can be carried out. One line, with the remedy.
     pub(super) fn check(&self, experiment: &Experiment) -> Checked {
         ensure(self.level != Some(0), "interventions.level 0: nobody would ask", "use at least 1")?;
+        are_possible("interventions.level", self.level)?;
         ensure(self.rounds > 0, "interventions.rounds 0: nothing would be made slower", "use at least 1")?;
         let what = format!("interventions.strength {}: a share from 0.01 to 10", self.strength);
         ensure((0.01..=10.0).contains(&self.strength), what, "write strength = 0.3")?;

@@ -452,7 +452,7 @@ fn what_is_wrong_is_named_in_one_line() {
         ("levels = [1, 4]", "levels = [4, 1]", "levels [4, 1]"),
         ("levels = [1, 4]", "levels = [0, 1]", "levels [0, 1]"),
         ("levels = [1, 4]", "levels = [1, 1]", "levels [1, 1]"),
-        ("levels = [1, 4]", "levels = [1, 200000]", "levels: 200000 clients are more than 100000"),
+        ("levels = [1, 4]", "levels = [1, 200000]", "levels: 200000 clients; the most are 100000"),
         ("levels = [1, 4]", "lvels = [1]", "line 4: unknown field `lvels`"),
         ("levels = [1, 4]", "", "missing field `levels`; add it, see docs/reference.md#experiment-files"),
         ("repetitions = 2", "repetitions = 0", "repetitions 0"),

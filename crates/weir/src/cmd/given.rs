@@ -138,7 +138,11 @@ pub(super) fn experiment(
         return Err(Error::input(format_args!(
             "the flags behind -- have {flag}, which is set for each trial"
         ))
-        .hint("write --warmup and --window before --, the clients as --levels (weir compare: --clients)"));
+        .hint(match flag {
+            "--clients" | "-c" => "write --levels before --, or --clients of weir compare".to_owned(),
+            "--warmup" | "--window" => format!("write {flag} before --"),
+            _ => "leave it out".to_owned(),
+        }));
     }
     let Length { levels, repetitions, warmup, window, is_checked, quota } = length;
     let titles: Vec<&str> =

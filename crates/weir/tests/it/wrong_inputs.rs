@@ -84,7 +84,7 @@ fn what_newcomers_type_wrong_is_one_line_with_what_to_do() {
         (lab(&["--out", "full"]), 2, "full is not empty", "name a new directory"),
         (lab(&["--workloads", "w"]), 2, "`w` is unknown", "use one of requests"),
         (lab(&["--levels", "200000"]), 2, "200000 clients are more than 100000", "leave out the levels"),
-        (lab(&["--", "--clients", "3"]), 2, "the flags behind -- have --clients", "the clients as --levels"),
+        (lab(&["--", "--clients", "3"]), 2, "the flags behind -- have --clients", "write --levels before --"),
         (lab(&["--", "--colour"]), 2, "unexpected argument '--colour'", "`weir load --help` lists"),
         (vec!["compare"], 2, "there is nothing to compare", "name two results directories"),
         (vec!["compare", "nodir"], 2, "cannot read nodir", "two results directories"),

@@ -86,7 +86,7 @@ pub(super) fn rate(
     let mut plan = Plan { preload: !plan.is_key_value(), ..plan.clone() };
     let mut search = Search::new(all.clone(), Some(first.goodput_rps / 2.0));
     let mut waits = false;
-    // Why the last try did not count, until one does.
+    // Why the last try that did not count did not.
     let mut why_none = None;
     let mut has_counted = false;
     let ended = loop {
