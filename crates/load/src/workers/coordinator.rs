@@ -138,11 +138,17 @@ impl Worker {
     /// Has it end. The end of its input ends `weir load-worker` even where another process is its parent.
     fn end(&mut self) {
         self.process.stdin = None;
-        // An error says that it has ended already, here and below.
-        for process in descendants(self.process.id()) {
+        // Once it was waited for, its number may be another process's.
+        if !matches!(self.process.try_wait(), Ok(None)) {
+            return;
+        }
+        // Listed before it ends, and ended after it: a shell that is left would start its next command.
+        let started = descendants(self.process.id());
+        // An error says that a process has ended already.
+        let _ = self.process.kill();
+        for process in started {
             let _ = kill_process(process, Signal::KILL);
         }
-        let _ = self.process.kill();
     }
 
     fn report(&self) -> WorkerReport {
@@ -169,10 +175,12 @@ impl Drop for Worker {
 /// The processes that this one started, and theirs. They have no group of their own: ssh asks for a password only in that of the
 /// terminal.
 fn descendants(process: u32) -> Vec<Pid> {
-    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
-    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
-    let and_theirs = |child: u32| descendants(child).into_iter().chain(Pid::from_raw(child as i32));
-    children.flat_map(and_theirs).collect()
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let children: Vec<u32> =
+        children.flat_map(|of| of.split_whitespace().map(str::parse).collect::<Vec<_>>()).flatten().collect();
+    let and_theirs = |child: u32| Pid::from_raw(child as i32).into_iter().chain(descendants(child));
+    children.into_iter().flat_map(and_theirs).collect()
 }
 
 struct Coordinator<'a> {
