@@ -7,7 +7,7 @@ use super::published;
 use super::sentences;
 use kv::units::short;
 use lab_analysis::capacity::LEVELS;
-use lab_analysis::{Capacity, FastFail, Grade, Reason, WorkloadFindings};
+use lab_analysis::{Capacity, Excluded, FastFail, Grade, Reason, WorkloadFindings};
 use lab_data::results::ResourceKind;
 use lab_data::sums;
 use stats::range;
@@ -62,11 +62,12 @@ fn throughput(found: &WorkloadFindings) -> Answer {
 
 /// What failed most, where no level is valid.
 fn failures(found: &WorkloadFindings) -> Option<String> {
-    let ratio = found.rows.iter().filter_map(|row| row.error_ratio).fold(0.0, f64::max);
-    let errors =
-        sums(found.rows.iter().flat_map(|row| row.errors.iter().map(|(class, count)| (class, *count))));
+    let rows = || found.rows.iter().filter(|row| row.excluded == Some(Excluded::Errors));
+    let ratio = rows().filter_map(|row| row.error_ratio).fold(0.0, f64::max);
+    let errors = sums(rows().flat_map(|row| row.errors.iter().map(|(class, count)| (class, *count))));
     let (class, _) = errors.into_iter().max_by_key(|(_, count)| *count)?;
-    Some(format!("up to {} of the attempts failed, most with {class}", percent(ratio, 0)))
+    let decimals = if ratio < 0.1 { 2 } else { 0 };
+    Some(format!("up to {} of the attempts failed, most with {class}", percent(ratio, decimals)))
 }
 
 /// Of what was offered: random arrivals of one window are about so many more or fewer.

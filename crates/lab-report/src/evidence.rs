@@ -48,7 +48,7 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
     }),
     ("<verdict", |(_, verdict)| verdict.clone()),
     ("utilization", |(of, _)| {
-        // Of sessions and threads that are counted nothing is known of the time that is not busy.
+        // A number of sessions or threads is no utilization.
         let is_count = of.waiting.is_some() || of.blocked.is_some() && of.utilization == 0.0;
         (!is_count).then(|| percent(of.utilization, 0))
     }),

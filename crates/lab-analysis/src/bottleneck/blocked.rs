@@ -32,7 +32,7 @@ const NO_CHANCE: f64 = 8.0;
 const LONGER: f64 = 4.0;
 /// Two numbers that were found in two ways say the same if they differ by no more.
 const AGREE: f64 = 0.25;
-/// So few are none: it is not seen what those do that are served.
+/// Fewer than this count as none.
 const HARDLY_ANY: f64 = 0.3;
 /// A pool keeps nobody waiting while it has a place left: so many of the clients are served, give or take chance.
 const ALL: f64 = 0.7;
@@ -48,7 +48,8 @@ pub struct Blocked {
     pub count: Option<f64>,
     /// These.
     pub clients: u32,
-    /// How many requests are served at once: goodput × latency of one client; `None` where one client alone was not measured.
+    /// How many requests are served at once: goodput × latency of one client; `None` of a delay, where that is nearly none, and where
+    /// one client alone was not measured.
     pub at_once: Option<f64>,
     /// What those that are served do, where that is seen.
     pub served: Option<&'static str>,
