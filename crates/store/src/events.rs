@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 named_enum! {
-    /// What happened to a key; by their numbers in a record, which begin with 1.
+    /// What happened to a key. A record has its place in this list, counted from 1: the order stays.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum EventKind {
         /// It was created or replaced.
@@ -165,6 +165,7 @@ mod tests {
 
     #[test]
     fn a_body_gives_back_its_records() {
+        assert_eq!(EventKind::ALL.map(EventKind::name), ["put", "delete", "expire"], "stored as 1, 2 and 3");
         let idempotency = Some(Idempotency { id: [7; 16], digest: [9; 8] });
         let written = [
             Record {

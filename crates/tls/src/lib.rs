@@ -390,7 +390,7 @@ pub fn explain(names: &Names, failure: &rustls::Error) -> String {
             }
             // As openssl makes one, unless it is told otherwise.
             CertificateError::Other(why) if why.to_string().contains("CaUsedAsEndEntity") => format!(
-                "the server's certificate is self-signed or that of a CA, and none of those trusted; name its file with {ca}{}",
+                "the server's certificate is self-signed or that of a CA, and is not trusted here; name its file with {ca}{}",
                 or(without_check)
             ),
             other => format!("the server's certificate cannot be used: {other}; make another one for it"),
@@ -411,7 +411,7 @@ pub fn explain(names: &Names, failure: &rustls::Error) -> String {
             ),
         },
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            "the server does not speak TLS at this port; name the port that does, or leave TLS out (http://)"
+            "the server does not speak TLS at this port; use the port that does, or connect without TLS"
                 .to_owned()
         }
         other => format!("the TLS handshake failed: {other}; the server has to offer TLS 1.2 or 1.3"),
@@ -459,10 +459,7 @@ mod tests {
         let name = ServerName::try_from("a.example").unwrap();
         let failure = chain.verify_server_cert(own.der(), &[], &name, &[], UnixTime::now()).unwrap_err();
         let said = explain(&CURL, &failure);
-        assert!(
-            said.ends_with("none of those trusted; name its file with --cacert, or --insecure"),
-            "{said}"
-        );
+        assert!(said.ends_with("is not trusted here; name its file with --cacert, or --insecure"), "{said}");
         let said = explain(&CACERT, &rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType));
         assert!(said.starts_with("the server does not speak TLS at this port"), "{said}");
     }

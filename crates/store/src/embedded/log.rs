@@ -513,7 +513,9 @@ impl Log {
     }
 
     fn full(&self) -> Error {
-        let what = format!("the disk of the embedded store {} is full", self.directory.display());
+        let store = self.directory.display();
+        let what =
+            format!("the disk of the embedded store {store} is full, or `ulimit -f` allows no longer file");
         Error::new(Kind::Refused, format!("{what}; make room: it is used as soon as it is there"))
     }
 

@@ -90,19 +90,21 @@ impl Drop for Opened {
 
 impl Embedded {
     pub(super) fn open(url: &str) -> Result<Embedded, Error> {
-        let wrong =
-            |what| Error::new(Kind::Config, format!("{} {what}; write file:./weir-data", redacted(url)));
+        let refused = |what, hint| Error::new(Kind::Config, format!("{} {what}; {hint}", redacted(url)));
+        let wrong = |what| refused(what, "write file:./weir-data");
         let place = url.strip_prefix("file:").unwrap_or_default();
         let (directory, parameter) = match place.split_once('?') {
             Some((directory, parameter)) => (directory, Some(parameter)),
             None => (place, None),
         };
-        let segment = parameter.map(|parameter| parameter.strip_prefix("segment=").unwrap_or_default());
+        let segment = parameter.and_then(|parameter| parameter.strip_prefix("segment="));
         let segment_bytes = segment.map(|bytes| bytes.parse::<kv::units::Size>().map(|size| size.0));
         match segment_bytes.transpose() {
             _ if directory.is_empty() => Err(wrong("names no directory")),
-            _ if directory.contains(",file:") => Err(wrong("names several stores; give each a --store")),
-            _ if segment == Some("") => Err(wrong("has a parameter that is not known; known is segment")),
+            _ if directory.contains(",file:") => Err(refused("names several stores", "give each a --store")),
+            _ if parameter.is_some() && segment.is_none() => {
+                Err(refused("has an unknown parameter", "expected: segment"))
+            }
             // Else it were a directory in the root of the machine.
             _ if directory.starts_with("//") && !directory.starts_with("///") => {
                 Err(wrong("names a host, which a directory has not"))

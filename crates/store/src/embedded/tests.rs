@@ -75,7 +75,8 @@ fn a_wrong_url_says_what_is_wrong() {
     for (url, what) in [
         ("file:", "names no directory"),
         ("file:x?segment=many", "wrong length of segments"),
-        ("file:x?segmnt=1MiB", "has a parameter that is not known; known is segment"),
+        ("file:x?segment=", "wrong length of segments"),
+        ("file:x?segmnt=1MiB", "has an unknown parameter; expected: segment"),
         ("file:a,file:b", "names several stores; give each a --store"),
         ("file://x", "names a host"),
     ] {

@@ -97,8 +97,8 @@ fn show_damage(damage: &Damage) {
                 "  lost: bytes {begin} to {end}, one record, probably of the key {}",
                 key.as_bytes().escape_ascii()
             )),
-            None if lost.range.is_empty() => say("  lost: any number of records that were written there"),
-            None => say(format_args!("  lost: bytes {begin} to {end}, any number of records")),
+            None if lost.range.is_empty() => say("  lost: an unknown number of records"),
+            None => say(format_args!("  lost: bytes {begin} to {end}, an unknown number of records")),
         }
     }
     if damage.lost.is_empty() {
@@ -120,16 +120,15 @@ fn show_repair(repaired: &Repaired) {
         None => (records, bytes + lost.range.end - lost.range.start),
     });
     let missing = damage.iter().filter(|damage| damage.range.is_none()).count() as u64;
-    if lost().next().is_some() || missing > 0 {
-        let parts = [
-            counted(records, "record"),
-            format!("{bytes} bytes with any number of records"),
-            counted(missing, "segment"),
-        ];
+    let parts = [
+        (records > 0).then(|| counted(records, "record")),
+        (bytes > 0).then(|| format!("{bytes} bytes with an unknown number of records")),
+        (missing > 0).then(|| counted(missing, "segment")),
+        lost().any(|lost| lost.range.is_empty()).then(|| "an unknown number of records".to_owned()),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if !parts.is_empty() {
         say(format_args!("lost: {}", parts.join(", ")));
-        if lost().any(|lost| lost.range.is_empty()) {
-            say("  and any number of records where nothing says how many there were");
-        }
         say("  a lost record may have replaced or removed a row: the older value of its key is there again");
     }
     if !repaired.has_map {
