@@ -373,11 +373,11 @@ fn operation(line: &[u8], value_bytes_max: usize) -> Result<Operation, Failure> 
         Failure::new(400, "bad_line", what)
     };
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| match line.trim_ascii_start() {
-        // What the parser says of these is about Rust.
         // Line 1 of this line is another one of the batch, or of the file it comes from.
         [b'{', ..] => {
             bad(format!("the line is no operation: {error}").replacen(" at line 1 column ", ", byte ", 1))
         }
+        // What the parser says of these is about Rust.
         _ => bad(r#"the line is no JSON object, as in {"op":"get","key":"a"}; a batch has one in each line"#
             .to_owned()),
     })?;

@@ -46,7 +46,7 @@ impl ListQuery {
     /// Of a query and the field `Accept`.
     pub(super) fn of(query: &[u8], accept: Option<&[u8]>) -> Result<ListQuery, Failure> {
         let known = ["prefix", "delimiter", "after", "limit", "values"];
-        let params = Params::once("a list", &known, query)?;
+        let params = Params::once(&known, query)?;
         let bad = |what: String| Failure::new(400, "bad_query", what);
         let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok();
         let limit = params.get("limit").map_or(Some(LIMIT_DEFAULT), number);

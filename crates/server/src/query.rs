@@ -23,14 +23,14 @@ impl Params {
         Ok(params)
     }
 
-    /// The same where each is one of those that `who` takes, and there once.
-    pub(super) fn once(who: &str, known: &[&str], query: &[u8]) -> Result<Params, Failure> {
+    /// The same where each is a known one, and there once.
+    pub(super) fn once(known: &[&str], query: &[u8]) -> Result<Params, Failure> {
         let bad = |what: String| Failure::new(400, "bad_query", what);
         let params = Params::of(query)?;
         for (at, (name, _)) in params.0.iter().enumerate() {
             let shown = name.escape_ascii();
             if !known.iter().any(|known| known.as_bytes() == name) {
-                return Err(bad(format!("{who} takes {}, not {shown}", known.join(", "))));
+                return Err(bad(format!("{shown} is not known; expected one of: {}", known.join(", "))));
             }
             if params.0[..at].iter().any(|(other, _)| other == name) {
                 return Err(bad(format!("the query has {shown} twice; give it once")));

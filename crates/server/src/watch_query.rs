@@ -16,7 +16,7 @@ pub(super) struct WatchQuery {
 impl WatchQuery {
     /// Of a query and the field `Last-Event-ID`, which counts if both say where.
     pub(super) fn of(query: &[u8], last_event_id: Option<&[u8]>) -> Result<WatchQuery, Failure> {
-        let params = Params::once("/watch", &["prefix", "since"], query)?;
+        let params = Params::once(&["prefix", "since"], query)?;
         let cursors = [last_event_id, params.get("since")];
         let since = cursors.into_iter().flatten().find(|cursor| !cursor.is_empty());
         Ok(WatchQuery {

@@ -156,11 +156,12 @@ impl<S: Stream> Wire<S> {
                 "the length of the body is not known; send Content-Length (0 for an empty value), or chunks";
             return Err(Failure::new(411, "length_required", what).into());
         }
-        let refused = |reject: Reject| match Failure::from(reject) {
-            failure if failure.status == 413 => {
-                Failure { detail: format!("{}: {limit} bytes", failure.detail).into(), ..failure }
+        let refused = |reject: Reject| {
+            let mut failure = Failure::from(reject);
+            if failure.status == 413 {
+                failure.detail = format!("{}; the limit is {limit} bytes", failure.detail).into();
             }
-            failure => failure,
+            failure
         };
         let mut decoder = Decoder::new(request.framing, limit as u64).map_err(refused)?;
         let (announced, most) = match request.framing {

@@ -91,7 +91,8 @@ impl PageEnd {
         let next = self.next.as_ref()?;
         Some(match &*self.prefix {
             "" => format!("--after {next}"),
-            prefix => format!("--after {next} --prefix {prefix:?}"),
+            // As a shell takes it.
+            prefix => format!("--after {next} --prefix '{}'", prefix.replace('\'', r"'\''")),
         })
     }
 }
@@ -212,7 +213,7 @@ fn end_of(mut file: &File, path: &Path, prefix: &str) -> Result<Option<PageEnd>,
         {
             if page.prefix != prefix {
                 let (shown, was) = (path.display(), &page.prefix);
-                let what = format!("{shown} has the keys with the prefix {was:?}, and not with {prefix:?}");
+                let what = format!("{shown} is an export with --prefix {was:?}, not {prefix:?}");
                 return Err(
                     Error::input(what).hint("continue it with the same --prefix, or name another file")
                 );

@@ -203,6 +203,7 @@ fn what_is_asked_wrongly_is_told_in_one_line_with_the_remedy() {
         (vec!["a", "b", "--fail-if-slower", "0%"], "`0%` is no share; hint: "),
         // A gate of 500 % would pass whatever is measured.
         (vec!["a", "b", "--fail-if-slower", "5"], "`5` would be 500 %; hint: write 5%"),
+        (vec!["a", "b", "--fail-if-slower", "1"], "`1` would be 100 %; hint: write 1%"),
         (vec![], "there is nothing to compare; hint: name two results directories"),
         (vec!["--url", url], "--url is given once; two services are compared; hint: give the flag twice"),
         (vec!["a", "--url", url, "--url", url], "both say what to compare; hint: "),

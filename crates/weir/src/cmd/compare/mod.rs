@@ -63,7 +63,7 @@ fn share(text: &str) -> Result<f64, Error> {
         .strip_suffix('%')
         .map_or(text.parse(), |percent| percent.trim().parse().map(|percent: f64| percent / 100.0));
     match number {
-        Ok(share) if share > 1.0 && !text.contains('%') => {
+        Ok(share) if share >= 1.0 && share.is_finite() && !text.contains('%') => {
             Err(Error::input(format_args!("`{text}` would be {} %", short(share * 100.0)))
                 .hint(format_args!("write {}%", text.trim())))
         }

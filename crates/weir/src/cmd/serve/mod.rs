@@ -147,12 +147,16 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
         }
         !reloads
     });
-    std::thread::spawn(move || {
+    let later = Arc::clone(&ends_at_once);
+    let wait = std::thread::Builder::new().spawn(move || {
         std::thread::sleep(SAME_SIGNAL);
-        ends_at_once.store(true, Relaxed);
+        later.store(true, Relaxed);
     });
+    if wait.is_err() {
+        ends_at_once.store(true, Relaxed);
+    }
     let (drain, later) = (plan.args.drain.0, SAME_SIGNAL);
-    log::info!("draining for up to {drain:?}; another signal, at least {later:?} later, ends it at once");
+    log::info!("draining for up to {drain:?}; a signal after {later:?} ends the server at once");
     manager.tell("STOPPING=1\nSTATUS=draining");
     server.drain();
     Ok(())
