@@ -177,7 +177,10 @@ fn a_value_that_is_too_large_is_told_the_limit() {
     let server = Server::start("memory:", &["--value-bytes", "1000"]);
     let refused = server.client().put("/kv/a", &[b'x'; 1001]);
     let detail = refused.problem()["detail"].to_string();
-    assert!(refused.status == 413 && detail.contains("than the server takes: 1000 bytes"), "{detail}");
+    assert!(
+        refused.status == 413 && detail.contains("than the server takes; the limit is 1000 bytes"),
+        "{detail}"
+    );
 }
 
 /// The lines of the answer to a batch.

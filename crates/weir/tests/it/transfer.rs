@@ -344,11 +344,23 @@ fn wrong_inputs_are_named() {
         (&["import", &server, &mixed], 1, "line 2: 400: a key has 1 to 1024 bytes"),
         (&["import", &server, &both], 1, "a put has ttl or expires, not both"),
         (&["import", &server, &many], 1, "1000 lines were refused"),
-        (&["import", &server, &others, "--if-absent"], 1, "line 2: 400: with --if-absent a line is a put"),
-        (&["export", &server, &part, "--resume", "--prefix", "b"], 2, "has the keys with the prefix \"a\""),
+        (
+            &["import", &server, &others, "--if-absent"],
+            1,
+            "line 2: 400: --if-absent is for puts, not for delete",
+        ),
+        (
+            &["export", &server, &part, "--resume", "--prefix", "b"],
+            2,
+            "is an export with --prefix \"a\", not \"b\"",
+        ),
         (&["export", &server, &part, "--resume"], 2, "continue it with the same --prefix"),
-        (&["export", &server, &whole, "--resume", "--prefix", "a"], 2, "with the prefix \"\", and not with"),
-        (&["import", &server, &part], 1, "; --after Yg --prefix \"a\" gives the rest"),
+        (
+            &["export", &server, &whole, "--resume", "--prefix", "a"],
+            2,
+            "is an export with --prefix \"\", not \"a\"",
+        ),
+        (&["import", &server, &part], 1, "; --after Yg --prefix 'a' gives the rest"),
     ] {
         let output = run(args);
         let (found, text) = said(&output);

@@ -83,7 +83,7 @@ fn what_newcomers_type_wrong_is_one_line_with_what_to_do() {
         (lab(&["--repetitions", "0"]), 2, "nothing would be measured", "use at least 1"),
         (lab(&["--out", "full"]), 2, "full is not empty", "name a new directory"),
         (lab(&["--workloads", "w"]), 2, "`w` is unknown", "use one of requests"),
-        (lab(&["--levels", "200000"]), 2, "200000 clients are more than 100000", "leave out the levels"),
+        (lab(&["--levels", "200000"]), 2, "200000 clients; the most are 100000", "write fewer"),
         (lab(&["--", "--clients", "3"]), 2, "the flags behind -- have --clients", "write --levels before --"),
         (lab(&["--", "--colour"]), 2, "unexpected argument '--colour'", "`weir load --help` lists"),
         (vec!["compare"], 2, "there is nothing to compare", "name two results directories"),
