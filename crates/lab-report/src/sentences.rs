@@ -165,11 +165,11 @@ fn help(found: &WorkloadFindings) -> Option<String> {
     ))
 }
 
-/// The same in a few words, which have room behind the name of the limit: `at half its time ≈ 466 req/s`.
+/// The same in a few words, which have room behind the name of the limit: `at half its time ≤ 466 req/s`.
 pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
     let then = of.then.as_ref().map_or_else(String::new, |then| format!(", limited by {then}"));
-    Some(format!("at half its time ≈ {} req/s{then}", short(of.rps)))
+    Some(format!("at half its time ≤ {} req/s{then}", short(of.rps)))
 }
 
 /// `30.5 of 32 clients wait`.

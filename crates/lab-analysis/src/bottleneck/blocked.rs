@@ -20,6 +20,10 @@ const ONE: f64 = 1.5;
 const WHOLE_THREAD: f64 = 0.9;
 /// A processor that is less busy is not what anybody waits for.
 const AT_WORK: f64 = 0.5;
+/// Threads that compute for so much of the time beside the busiest one do its work, too.
+const BESIDE: f64 = 0.5;
+/// If so many of those who wait for a thread wait for a mutex, all do: it is given on while they are counted.
+const MOSTLY: f64 = 0.5;
 /// A thread that wants more than it gets computes at least so much itself: else it only waits for a core, and others are the limit.
 const AT_LEAST: f64 = 0.25;
 /// A collector that is busy for so much of the time, or pauses that take so much of it, cost that share of the throughput.
@@ -81,6 +85,10 @@ const PLACES: &[Place] = &[
     place("sleep", "threads sleep", Limit::Timer),
 ];
 
+/// What is seen of threads that wait for another one where several requests are served at once.
+const POOL_OR_LOCK: &str =
+    "threads wait for a place in a pool, or for a lock that each request holds for a part of its time";
+
 const fn place(name: &'static str, seen: &'static str, limit: Limit) -> Place {
     Place { name, seen, limit }
 }
@@ -138,13 +146,19 @@ impl Sweep<'_> {
         (count >= HARDLY_ANY).then_some((most.1, most.2, count))
     }
 
-    /// How many are served at once: those that are seen at work where threads are also seen to wait, or where both say the same, else as
-    /// goodput and latency say. Where others disturb the one client that was measured alone, those say too many.
-    fn size(&self) -> Option<f64> {
+    /// Those that are seen at work, where threads are also seen to wait, or as many as goodput and latency say.
+    fn counted(&self) -> Option<f64> {
         let counted =
             self.served().filter(|(_, limit, _)| *limit != Limit::OneThread).map(|(.., count)| count);
-        let seen = counted.filter(|count| self.growth("lock") >= LIKELY || self.agrees(*count));
-        seen.or(self.at_once).filter(|count| *count > 0.0)
+        counted.filter(|count| self.growth("lock") >= LIKELY || self.agrees(*count))
+    }
+
+    /// How many are served at once: those that are counted, else as goodput and latency say. Where others disturb the one client that was
+    /// measured alone, those say too many, and what is counted is often too few: of two that agree it is the mean.
+    fn size(&self) -> Option<f64> {
+        let mean =
+            |count| self.at_once.filter(|_| self.agrees(count)).map_or(count, |of| f64::midpoint(count, of));
+        self.counted().map(mean).or(self.at_once)
     }
 
     /// Whether as many as goodput and latency say.
@@ -154,7 +168,7 @@ impl Sweep<'_> {
 
     /// Whether that is one at a time.
     fn serves_one(&self) -> bool {
-        self.size().is_none_or(|count| count < ONE)
+        self.counted().or(self.at_once).is_none_or(|count| count < ONE)
     }
 
     /// What is seen where clients are: how many are there, and what those do that are served meanwhile.
@@ -209,7 +223,8 @@ impl Sweep<'_> {
                 let grade = if silent >= PAUSED { Grade::Supported } else { Grade::Suspected };
                 (grade, "the garbage collector computes for at least half of the time")
             }
-            _ if silent >= HALF && !self.is_linear() => {
+            // Threads that wait for a core answer nobody, either.
+            _ if silent >= HALF && !self.is_linear() && self.high.computing < WHOLE_THREAD => {
                 (Grade::Suspected, "long gaps between answers take at least half of the time")
             }
             _ => return None,
@@ -219,16 +234,18 @@ impl Sweep<'_> {
 
     /// Its threads together want a core all of the time, and do not get it: others compute, too.
     fn full_processor(&self) -> Option<Evidence> {
-        (self.high.computing >= WHOLE_THREAD).then(|| {
+        (self.high.computing >= WHOLE_THREAD && self.processor >= AT_LEAST).then(|| {
             let seen = "threads compute or wait for a core";
             self.evidence(Limit::ServerCpu, Grade::Suspected, seen, Some(self.high.computing), None)
         })
     }
 
-    /// One thread has no more to give. On a busy machine it gets less of a core than it wants.
+    /// One thread has no more to give. On a busy machine it gets less of a core than it wants. Where others compute, too, all of them may only
+    /// wait for a core.
     fn full_thread(&self) -> Option<Evidence> {
         let grade = if self.computes() { Grade::Supported } else { Grade::Suspected };
-        (self.high.busiest_thread >= WHOLE_THREAD && self.processor >= AT_LEAST).then(|| {
+        let is_alone = self.high.computing < self.high.busiest_thread + BESIDE;
+        (self.high.busiest_thread >= WHOLE_THREAD && self.processor >= AT_LEAST && is_alone).then(|| {
             let seen = "one thread computes, or waits for a core, nearly all of the time";
             self.evidence(Limit::OneThread, grade, seen, None, None)
         })
@@ -259,10 +276,15 @@ impl Sweep<'_> {
             Limit::ServerLock => self.behind_threads(served.map(|(_, limit, _)| limit)),
             limit => limit,
         };
-        // A delay that any number can be in does not keep goodput from growing: something else does.
-        let grade = if place.limit == Limit::Timer { Grade::Suspected } else { sure };
+        let (grade, seen) = match limit {
+            // A delay that any number can be in does not keep goodput from growing: something else does.
+            Limit::Timer => (Grade::Suspected, place.seen),
+            // Three at once are let through by a lock, too, that each of them holds for a third of its time.
+            Limit::Pool => (Grade::Suspected, POOL_OR_LOCK),
+            _ => (sure, place.seen),
+        };
         let of_lock = served.filter(|_| place.limit == Limit::ServerLock).map(|(does, ..)| does);
-        Some(self.evidence(limit, grade, place.seen, count, of_lock))
+        Some(self.evidence(limit, grade, seen, count, of_lock))
     }
 
     /// What threads wait for that wait for each other, by what those do that are served meanwhile, and how many they are.
@@ -270,9 +292,14 @@ impl Sweep<'_> {
         match (served, self.serves_one()) {
             (Some(Limit::Disk), _) => Limit::Disk,
             (Some(Limit::OneThread), true) if self.high.busiest_thread >= WHOLE_THREAD => Limit::OneThread,
-            (_, false) if !self.waits_early => Limit::Pool,
+            (_, false) if !self.waits_early && !self.is_mutex() => Limit::Pool,
             _ => Limit::ServerLock,
         }
+    }
+
+    /// Whether threads that wait for each other wait for those that hold a mutex.
+    fn is_mutex(&self) -> bool {
+        self.growth("mutex") >= MOSTLY * self.growth("lock")
     }
 
     /// What the numbers of requests alone say, where no place holds the clients: an event loop, or threads of a language's own.
@@ -284,6 +311,9 @@ impl Sweep<'_> {
         if self.is_linear() {
             let all = Some(f64::from(self.clients));
             return (!self.computes()).then(|| self.evidence(Limit::Timer, Grade::Delay, seen, all, None));
+        }
+        if let Some(found) = self.full_processor() {
+            return Some(found);
         }
         let waiting = f64::from(self.clients) - self.at_once.unwrap_or(0.0);
         let served = self.served();

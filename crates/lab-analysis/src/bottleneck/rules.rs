@@ -113,12 +113,12 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "delay",
         apply: |case| {
-            let queues = case.queues.as_ref().filter(|_| !case.is_open)?;
             let found = Conclusion::of(Grade::Delay, Vec::new());
             // However busy what serves it is.
-            if case.is_alone {
+            if case.waits_for_nobody() {
                 return Some(found.why(Reason::OneClient));
             }
+            let queues = case.queues.as_ref().filter(|_| !case.is_open)?;
             let saturated = case.evidence.iter().any(|of| of.is_hard && of.saturated());
             let each = queues.linearity.filter(|each| *each >= LINEAR)?;
             let waiting = queues.waiting_share;
@@ -179,6 +179,11 @@ impl Case {
         })
     }
 
+    /// Whether there was never more than one client, who sends when the last answer is there.
+    fn waits_for_nobody(&self) -> bool {
+        self.is_alone && !self.is_open
+    }
+
     /// What is saturated only with the most clients: on a busy machine the levels that decide may be the wrong ones.
     fn suspected(&self) -> Option<Conclusion> {
         let queues = self.queues.as_ref().filter(|of| !self.is_open && of.unaccounted < PILES_UP)?;
@@ -198,7 +203,8 @@ impl Case {
 
     /// What a foreign service shows, where no processor explains enough.
     fn seen_from_outside(&self) -> Option<Conclusion> {
-        let at = self.evidence.iter().position(|of| of.blocked.is_some())?;
+        let is_seen = |of: &Evidence| of.blocked.is_some() && !self.waits_for_nobody();
+        let at = self.evidence.iter().position(is_seen)?;
         let blocked = self.evidence[at].blocked.clone()?;
         let hard = |of: &Evidence| of.is_hard && of.can_limit() && of.utilization >= CLOSE;
         let is_thread = self.evidence[at].limit == Some(Limit::OneThread);
@@ -226,7 +232,11 @@ impl Case {
             // It says more than that some processor is busy.
             _ if says_more => {}
             Some(busy) if self.evidence[busy].limits() => return None,
-            Some(busy) => return Some(Conclusion::of(Grade::Suspected, vec![busy])),
+            Some(busy) => {
+                let found = Conclusion::of(Grade::Suspected, vec![busy]);
+                let is_same = self.evidence[busy].limit == self.evidence[at].limit;
+                return Some(if is_same { found.why(Reason::Blocked(blocked)) } else { found });
+            }
             None if self.is_open => return None,
             None => {}
         }

@@ -22,6 +22,7 @@ const ROWS: &[Row] = &[
     ),
     ("one thread in C", |dir| in_c(dir, "one_thread", ""), &["one thread, ", "server CPU, "]),
     ("a mutex in C", |dir| in_c(dir, "threads", "mutex"), &["server lock, "]),
+    ("a mutex for a quarter of the time in C", |dir| in_c(dir, "threads", "partly"), &["server lock, "]),
     ("a sleep in C", |dir| in_c(dir, "threads", "delay"), &["a delay: sleep or timer, "]),
     ("connections with a rate, in C", |dir| in_c(dir, "threads", "bandwidth"), &["a delay: network, "]),
     ("an event loop that computes", |_| node("blocked_loop.js"), &["one thread, ", "server CPU, "]),
@@ -165,9 +166,9 @@ fn named((name, command, expected): &Row, levels: &str) -> (String, bool) {
 
 #[test]
 fn some_services_that_no_rule_was_written_for_are_named() {
-    for name in ["a mutex in C", "connections with a rate, in C"] {
+    for name in ["a mutex in C", "a mutex for a quarter of the time in C", "connections with a rate, in C"] {
         let row = ROWS.iter().find(|row| row.0 == name).unwrap();
-        let (line, is_right) = named(row, "1,8");
+        let (line, is_right) = named(row, "1,16");
         assert!(is_right, "{line}");
     }
 }

@@ -74,8 +74,18 @@ fn services_in_python_and_node_are_named_by_what_they_showed() {
                 of(1, 48.0, 20.8, &[("lock", 4.0), ("sleep", 1.0)]),
                 of(32, 196.0, 162.0, &[("lock", 32.0), ("sleep", 3.8)]),
             ],
-            Supported,
+            Suspected,
             "a pool of 4",
+        ),
+        // It was called a pool of 3, for sure.
+        (
+            "a lock for a quarter of the time",
+            [
+                of(1, 124.0, 8.1, &[("sleep", 1.0)]),
+                of(32, 488.0, 65.0, &[("lock", 28.1), ("mutex", 26.0), ("sleep", 3.4)]),
+            ],
+            Supported,
+            "server lock",
         ),
         (
             "sleep",
@@ -167,6 +177,32 @@ fn a_thread_that_computes_all_of_the_time_is_named_and_a_saturated_processor_bef
     assert_eq!(verdict(&lock, 0.1, 0.99), (Grade::Supported, "server CPU".to_owned()));
     // Noise took some of its time: it is still the best guess.
     assert_eq!(verdict(&lock, 0.1, 0.87), (Grade::Suspected, "server CPU".to_owned()));
+}
+
+/// 32 threads that wait for one core were called one thread.
+#[test]
+fn threads_that_compute_together_are_not_one_thread() {
+    let levels: [Level; 3] = [(1, 600.0, 1.5, &[]), (16, 640.0, 24.0, &[]), (32, 650.0, 48.0, &[])];
+    let named = |computing: f64, cpu: f64| {
+        let mut all = results(&levels, 1.0, cpu);
+        for trial in &mut all.trials {
+            trial.closed.gauges.insert("outside.computing".into(), computing);
+        }
+        let bottleneck = findings(&all).workloads[0].bottleneck.clone();
+        (bottleneck.grade, bottleneck.named[0].resource.clone())
+    };
+    assert_eq!(named(30.0, 0.67), (Grade::Suspected, "server CPU".to_owned()));
+    assert_eq!(named(30.0, 0.88), (Grade::Suspected, "server CPU".to_owned()));
+    assert_eq!(named(30.0, 0.99), (Grade::Supported, "server CPU".to_owned()));
+    assert_eq!(named(1.2, 0.67), (Grade::Supported, "one thread".to_owned()));
+}
+
+#[test]
+fn one_client_waits_for_nobody_whatever_is_seen_of_it() {
+    let results = results(&[(1, 163.0, 6.1, &[("sleep", 0.8)])], 0.1, 0.05);
+    let bottleneck = &findings(&results).workloads[0].bottleneck;
+    assert_eq!((bottleneck.grade, &bottleneck.named[..]), (Grade::Delay, &[][..]));
+    assert!(bottleneck.because.contains(&Reason::OneClient), "{:?}", bottleneck.because);
 }
 
 /// Threads that wait for an answer of redis wait for its core, if that has no more to give.
@@ -262,6 +298,7 @@ fn a_pool_is_supported_where_as_many_are_seen_at_work() {
         verdict(&[(1, 60.0, 16.0, &[("lock", 10.0), ("sleep", 1.9)]), (64, 190.0, 330.0, &seen)], 0.1, 0.05)
     };
     assert_eq!(pool(3.0), (Grade::Supported, "a pool of 3".to_owned()));
+    assert_eq!(pool(2.4), (Grade::Supported, "a pool of 3".to_owned()));
     // What sleeps may be a thread of the language's own.
     assert_eq!(pool(1.0), (Grade::Suspected, "a pool of 3".to_owned()));
     let seen = [("downstream", 2.0)];
@@ -322,6 +359,10 @@ fn gaps_without_any_answer_are_pauses_unless_requests_take_as_long() {
     };
     // All threads wait for the one that keeps the lock of the interpreter.
     assert_eq!(with(1.0, "silent_100"), (Grade::Suspected, "pauses of all threads".to_owned()));
+    // Others have the cores.
+    let mut all = results(&[(1, 200.0, 1.0, &[]), (64, 210.0, 60.0, &[("silent_100", 0.75)])], 1.0, 0.4);
+    all.trials[1].closed.gauges.insert("outside.computing".into(), 40.0);
+    assert_eq!(findings(&all).workloads[0].bottleneck.named[0].resource, "server CPU");
     // A pool whose places are all taken and given back at once.
     assert_eq!(with(100.0, "silent_100").1, "a pool of 21");
 }

@@ -40,6 +40,8 @@ impl Waits {
     const RUNNING: Waits = Waits("running");
     /// For another thread: a lock, a condition, its turn.
     const LOCK: Waits = Waits("lock");
+    /// For the one that holds a mutex; those who do are counted as [`Waits::LOCK`], too.
+    const MUTEX: Waits = Waits("mutex");
     /// For a time to pass.
     const SLEEP: Waits = Waits("sleep");
     /// For a disk.
@@ -109,7 +111,8 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
         let by_inode: HashMap<u32, &Socket> = sockets.iter().map(|of| (of.inode, of)).collect();
         let (mut counts, mut may_read) = (BTreeMap::<&str, f64>::new(), false);
         let mut timed = Vec::new();
-        for (pid, thread) in threads(&files.pids) {
+        let threads = threads(&files.pids);
+        for &(pid, thread) in &threads {
             let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else { continue };
             may_read = true;
             match syscalls::parse(&text) {
@@ -118,6 +121,11 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
                     *counts.entry(Waits::DISK.0).or_default() += 1.0;
                 }
                 Some(Call::Timed(at, deadline)) => timed.push((pid, at, deadline)),
+                Some(Call::Futex(at)) => {
+                    *counts.entry(Waits::LOCK.0).or_default() += 1.0;
+                    let held = f64::from(u8::from(has_holder(pid, at, &threads)));
+                    *counts.entry(Waits::MUTEX.0).or_default() += held;
+                }
                 Some(call) => *counts.entry(waits(pid, call, port, &by_inode).0).or_default() += 1.0,
                 None => {}
             }
@@ -179,8 +187,22 @@ fn waits(pid: u32, call: Call, port: u16, sockets: &HashMap<u32, &Socket>) -> Wa
             _ => Waits::IDLE,
         },
         Call::Poll(..) => Waits::IDLE,
-        Call::Timed(..) => Waits::LOCK,
+        Call::Futex(_) | Call::Timed(..) => Waits::LOCK,
     }
+}
+
+/// Whether threads that wait at this address wait for a mutex: it keeps which thread holds it, in the word at which others wait (musl) or
+/// two words behind it (glibc).
+fn has_holder(pid: u32, at: u64, threads: &[(u32, u32)]) -> bool {
+    /// The upper two bits say whether others wait, and whether the holder has died.
+    const THREAD: u32 = (1 << 30) - 1;
+    let mut words = [0; 12];
+    let read = File::open(format!("/proc/{pid}/mem")).and_then(|memory| memory.read_exact_at(&mut words, at));
+    let is_thread = |word: &[u8]| {
+        let word = word.try_into().map_or(0, u32::from_ne_bytes);
+        threads.contains(&(pid, word & THREAD))
+    };
+    read.is_ok() && [&words[..4], &words[8..]].into_iter().any(is_thread)
 }
 
 /// Of a deadline further away nobody waits for the time to pass.

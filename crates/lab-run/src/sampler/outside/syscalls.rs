@@ -11,7 +11,9 @@ pub(super) enum Call {
     File(u64),
     /// It waits for some of so many files, whose list is at this address.
     Poll(u64, u64),
-    /// It waits at this address for another thread, but not beyond a time.
+    /// It waits at this address for another thread.
+    Futex(u64),
+    /// The same, but not beyond a time.
     Timed(u64, Deadline),
 }
 
@@ -55,6 +57,7 @@ pub(super) fn parse(text: &str) -> Option<Call> {
                 let is_of_day = operation & CLOCK_REALTIME > 0;
                 Call::Timed(at, Deadline { address: deadline, is_absolute, is_of_day })
             }
+            [at, ..] if number == FUTEX => Call::Futex(at),
             _ => Call::Known(Waits::LOCK),
         },
         Some("sleep") => Call::Known(Waits::SLEEP),
@@ -96,7 +99,8 @@ mod tests {
     fn a_call_is_known_by_its_number() {
         for (text, expected) in [
             ("running", Call::Known(Waits::RUNNING)),
-            ("202 0x55d0 0x80 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::LOCK)),
+            ("202 0x55d0 0x80 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Futex(0x55d0)),
+            ("449 0x55d0 0x1 0x0 0x0 0x0 0x0 0x7ffe 0x7f16", Call::Known(Waits::LOCK)),
             (
                 "202 0x55d0 0x189 0x0 0x7fe0 0x0 0xffffffff 0x7ffe 0x7f16",
                 Call::Timed(0x55d0, Deadline { address: 0x7fe0, is_absolute: true, is_of_day: true }),
