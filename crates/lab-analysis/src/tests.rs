@@ -267,6 +267,9 @@ fn a_row_with_errors_enters_neither_capacity_nor_knee() {
     });
     assert_eq!((failed(&row), row.excluded), (vec!["errors"], Some(Excluded::Errors)));
     assert_eq!(found.capacity.levels(), [16, 32, 64]);
+    // It is no error that some clients have no answer, but the latencies are only of the others.
+    let (row, _) = spoiled(|load| load.unanswered = 3);
+    assert_eq!((failed(&row), row.excluded), (vec!["errors"], None));
 }
 
 #[test]

@@ -398,6 +398,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         think_secs: tally.think.as_secs_f64(),
         in_flight_mean: Some(tally.in_flight_mean()),
         in_flight_at_end: tally.in_flight_at_end,
+        unanswered: tally.unanswered,
         edge_secs: tally.edge_secs,
         cpu_secs: tally.cpu.as_secs_f64(),
         run_delay_secs: tally.run_delay.map(|delay| delay.as_secs_f64()),

@@ -128,6 +128,7 @@ impl Recorder {
         }
         if sent < end && until >= end {
             self.tally.in_flight_at_end += 1;
+            self.tally.unanswered += u64::from(sent < start);
             self.tally.oldest_in_flight = self.tally.oldest_in_flight.max(end - sent);
             self.tally.edge_secs += end.duration_since(sent.max(start)).as_secs_f64();
         }
@@ -357,7 +358,8 @@ mod tests {
         recorder.ended(&[[start - 200 * MS; 2], [end + MS; 2]], Schedule::none(), end + 2 * MS);
         let latencies = recorder.tally.latency().us_mean * recorder.tally.attempts() as f64 / 1e6;
         assert!((latencies + recorder.tally.edge_secs - 0.2).abs() < 1e-9, "two clients for 100 ms");
-        assert_eq!((recorder.tally.attempts(), recorder.tally.in_flight_at_end), (2, 2));
+        let Tally { in_flight_at_end, unanswered, .. } = recorder.tally;
+        assert_eq!((recorder.tally.attempts(), in_flight_at_end, unanswered), (2, 2, 1));
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub(super) struct Tally {
     /// The number of requests in flight times how long it was so.
     pub(super) in_flight_secs: f64,
     pub(super) in_flight_at_end: u64,
+    /// Those among them that were sent before the window began.
+    pub(super) unanswered: u64,
     /// How long before that the first of them was sent.
     pub(super) oldest_in_flight: Duration,
     /// Of the requests in flight at the window's end the part in it, and what passed of it before a client began, less the
@@ -125,6 +127,7 @@ impl Tally {
         self.think += other.think;
         self.in_flight_secs += other.in_flight_secs;
         self.in_flight_at_end += other.in_flight_at_end;
+        self.unanswered += other.unanswered;
         self.oldest_in_flight = self.oldest_in_flight.max(other.oldest_in_flight);
         self.edge_secs += other.edge_secs;
         if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {

@@ -165,6 +165,10 @@ pub struct LoadReport {
     /// Requests in flight when the window ended. They are in no other count but `unfinished`.
     #[serde(default)]
     pub in_flight_at_end: u64,
+    /// Those among them that were sent before the window began: of a closed loop, clients that had no answer in it, so that the latencies
+    /// are of the others. 0 in reports from before they were counted.
+    #[serde(default)]
+    pub unanswered: u64,
     /// What has to be added to the sum of all latencies (in an open loop: of all service times) to have all time that passed in
     /// the window: of the requests in flight at its end the part within it, and what passed of it before a client of a closed
     /// loop began, less the part before it of the requests it counts.

@@ -51,7 +51,7 @@ pub const CHECKS: &[Check] = &[
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
         .about("min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, and no latency is above 60 s"),
     check("errors", "errors", Medium, Test::Row(row::errors))
-        .about("at most 0.1 % of the attempts fail; levels with more do not count for throughput and knee"),
+        .about("at most 0.1 % of the attempts fail (levels with more do not count for throughput and knee), and every client has an answer in the window"),
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
         .about("at most 1 % of the sum of all latencies is delay by the generator, whose threads wait for a core or send late; the time that an answer waits to be read does not count here"),
     check("steady", "steady state", Medium, Test::Row(steady::check))

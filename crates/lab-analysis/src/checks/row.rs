@@ -75,6 +75,14 @@ pub(super) fn errors(case: &OfRow) -> Checked {
         );
     }
     let mut seen = format!("{:.2} % of the attempts failed", load.error_ratio * 100.0);
+    let left = case.ran.iter().map(|(_, load)| load).filter(|load| !load.is_open() && load.unanswered > 0);
+    if let Some(most) = left.max_by_key(|load| load.unanswered).filter(|_| load.error_ratio <= ERRORS_MAX) {
+        let LoadReport { unanswered, clients, .. } = most;
+        return Checked::fail(
+            format!("{unanswered} of {clients} clients had no answer in the whole window"),
+            "The latencies are of the others. See what these wait for, or take a longer --window.",
+        );
+    }
     if load.error_ratio <= ERRORS_MAX {
         return Checked::pass(seen);
     }

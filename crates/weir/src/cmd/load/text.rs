@@ -193,6 +193,10 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
             add("waited", format!("{} requests for a connection, {mean} each on average", schedule.waited));
         }
     }
+    if report.unanswered > 0 && report.schedule.is_none() {
+        let text = "had no answer in the whole window; the latencies are of the others";
+        add("unanswered", format!("{} of {clients} clients {text}", report.unanswered));
+    }
     if let Some(mean) = report.in_flight_mean.filter(|_| paced) {
         let (mean, at_end) = (units::short(mean), report.in_flight_at_end);
         add("in flight", format!("{mean} on average, {at_end} at the end"));
@@ -376,6 +380,10 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\nin\n{text}");
         }
         assert!(!text.contains("warning") && !text.contains("waited"), "{text}");
+        // A server that serves four connections at a time, and leaves the others in its accept queue, once had nothing to be said.
+        let report = LoadReport { unanswered: 28, clients: 32, schedule: None, ..open(1000) };
+        let text = table(&plan(Pacing::default()), &report);
+        assert!(text.contains("unanswered  28 of 32 clients had no answer in the whole window"), "{text}");
     }
 
     #[test]
