@@ -18,6 +18,9 @@ pub fn read(text: &str, names: &[(String, String)], clients: Option<u32>) -> Res
     let hint = "audit what a closed loop printed, as that of wrk";
     ensure(!is_wrk2, "this is of wrk2, whose latencies count from when a request was due", hint)?;
     let known = rows(text).map(|rows| Table { rows, ignored: Vec::new() });
+    let is_json = text.trim_start().starts_with(['{', '[']);
+    let hint = "name a CSV table, or JSON that k6, oha or HttpArena printed";
+    ensure(known.is_some() || !is_json, "this JSON is no table of clients, throughput and latency", hint)?;
     let mut table = match known {
         Some(table) => table,
         None => table(text, names, clients.is_some())?,

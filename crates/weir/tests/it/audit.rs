@@ -67,7 +67,7 @@ fn what_people_have_is_read_as_it_is() {
     let said = String::from_utf8(audit(&[&rounded]).stdout).unwrap();
     assert!(said.contains("+25.00 %  deviates: above N; the printed digits do not decide\n"), "{said}");
     assert!(!said.contains("impossible"), "{said}");
-    // As weir's own results.csv has it.
+    // As a program writes it.
     let long = file("long", "clients,throughput_rps,latency_ms\n8,1516.7,5.2746058571428573\n");
     let said = String::from_utf8(audit(&[&long]).stdout).unwrap();
     assert!(said.contains("       5.2746 ") && !said.contains("5.27460"), "{said}");
@@ -88,6 +88,14 @@ fn a_table_that_cannot_be_read_is_wrong_input() {
             "line 1: there is no column throughput_rps; hint: name the column so, or say",
         ),
         (Some("clients,throughput_rps,latency_ms\n1,fast,3\n"), "line 2, column throughput_rps: `fast`"),
+        (
+            Some("clients,attempts_rps,little_residual_ratio\n32,380,0\n"),
+            "this is results.csv of weir, whose rows weir has checked; hint: its column little_residual_ratio",
+        ),
+        (
+            Some("{\"servers\":1.0,\"stores\":1.0}"),
+            "this JSON is no table of clients, throughput and latency; hint: name a CSV table",
+        ),
         (
             Some(
                 "Running 30s test @ http://a/\n  2 threads and 16 connections\n  Thread calibration: mean lat.: 1.0ms, rate \
