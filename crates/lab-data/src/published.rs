@@ -98,19 +98,16 @@ impl Figure {
 
 /// The number `text` says in milliseconds, or in requests, by the unit behind it; without one, in `unit`, where that is not empty.
 pub(crate) fn with_unit(text: &str, unit: &str) -> Option<Figure> {
-    if let Some(figure) = Figure::parse(text).filter(|_| unit.is_empty()) {
-        return Some(figure);
-    }
-    let at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
-    let (number, own) = text.split_at(at);
-    let figure = Figure::parse(number)?;
-    // As Go writes a time of a minute or more: 1h0m2.3s.
-    for (unit, ms) in [('h', 3.6e6), ('m', 6e4)] {
-        let rest = own.strip_prefix(unit).filter(|rest| rest.ends_with('s'));
-        if let Some(rest) = rest.and_then(|rest| with_unit(rest, "")) {
-            return Some(Figure { value: figure.value * ms + rest.value, ..rest });
-        }
-    }
+    let end = text.rfind(|letter: char| letter.is_ascii_digit() || letter == '.').map_or(0, |at| at + 1);
+    let (number, own) = text.split_at(end);
+    let Some(figure) = Figure::parse(number) else {
+        // As Go writes a time of a minute or more: 1h0m2.3s.
+        return [('h', 3.6e6), ('m', 6e4)].into_iter().find_map(|(unit, ms)| {
+            let (count, rest) = text.split_once(unit).filter(|_| text.ends_with('s'))?;
+            let rest = with_unit(rest, "")?;
+            Some(Figure { value: Figure::parse(count)?.value * ms + rest.value, ..rest })
+        });
+    };
     Some(match if own.trim().is_empty() { unit } else { own.trim() } {
         "ns" => figure.shifted(-6),
         "us" | "µs" | "μs" => figure.shifted(-3),
@@ -142,11 +139,8 @@ const COLUMNS: &[Column] = &[
     }),
     ("throughput_rps", |row, cell| number(&mut row.throughput_rps, cell)),
     ("latency_ms", |row, cell| number(&mut row.latency_ms, cell)),
-    ("latency_us", |row, cell| {
-        number(&mut row.latency_ms, cell)?;
-        row.latency_ms = row.latency_ms.map(|us| us.shifted(-3));
-        Ok(())
-    }),
+    ("latency_us", |row, cell| number(&mut row.latency_ms, cell)),
+    ("latency_s", |row, cell| number(&mut row.latency_ms, cell)),
     ("p50_ms", |row, cell| number(&mut row.p50_ms, cell)),
     ("p99_ms", |row, cell| number(&mut row.p99_ms, cell)),
     ("success_share", |row, cell| {
@@ -162,8 +156,8 @@ const COLUMNS: &[Column] = &[
 /// Columns that hold no numbers.
 const TEXTS: &[&str] = &["report", "system", "workload", "note"];
 
-/// Columns without which there is nothing to say; where two stand together, exactly one of them.
-const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], &["latency_ms", "latency_us"]];
+/// Columns without which there is nothing to say; where several stand together, exactly one of them.
+const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], &["latency_ms", "latency_us", "latency_s"]];
 
 /// Reads a table: CSV (RFC 4180), or with semicolons or tabs, with the names of the columns first. Lines that begin with `#`, and empty
 /// ones, are skipped. The error is one line: line, column, what is wrong, what to do.
@@ -177,7 +171,8 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
     let empty = || Error::input("there is no row in it").hint("write the names of the columns first");
     let (head_line, head) = records.next().ok_or_else(empty)?;
     let at = |line: usize| move |why: Error| why.at(format!("line {line}"));
-    let head = renamed(&head, names)?;
+    let names_there = head;
+    let head = renamed(&names_there, names)?;
     let hint =
         "its column little_residual_ratio says by how much each deviates, with time between requests counted";
     let is_own = head.iter().any(|name| name == "little_residual_ratio");
@@ -190,16 +185,18 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
             .map_err(at(head_line))?;
     }
     for one_of in REQUIRED {
-        let there = one_of.iter().filter(|name| seen.contains(*name)).count();
+        let there: Vec<&str> = one_of.iter().copied().filter(|name| seen.contains(name)).collect();
         let none = format!("there is no column {}", one_of.join(" or "));
         let is_given = knows_clients && *one_of == ["clients"];
         let hint = format!("name the column so, or say which one it is: --columns '{}=NAME'", one_of[0]);
-        ensure(there > 0 || is_given, none, hint).map_err(at(head_line))?;
-        let both = format!("columns {} say the same", one_of.join(" and "));
-        ensure(there <= 1, both, "remove one").map_err(at(head_line))?;
+        ensure(!there.is_empty() || is_given, none, hint).map_err(at(head_line))?;
+        let both = format!("columns {} say the same", there.join(" and "));
+        ensure(there.len() <= 1, both, "remove one").map_err(at(head_line))?;
     }
     let columns: Vec<Option<&Column>> =
         head.iter().map(|name| COLUMNS.iter().find(|(known, _)| known == name)).collect();
+    let units: Vec<&str> =
+        names_there.iter().zip(&head).map(|(there, known)| time_unit(there, known)).collect();
     let is_number =
         |at: &usize| columns.get(*at).copied().flatten().is_some_and(|(name, _)| !TEXTS.contains(name));
     let numbers = records.iter().flat_map(|(_, cells)| cells.iter().enumerate());
@@ -210,9 +207,10 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
         let hint = "quote cells that hold a comma, and give every column a cell";
         ensure(cells.len() == head.len(), what, hint).map_err(at(line))?;
         let mut row = PublishedRow::default();
-        for (cell, column) in cells.iter().zip(&columns) {
+        for ((cell, column), unit) in cells.iter().zip(&columns).zip(&units) {
             let (Some((name, read)), cell) = (column, one_line(cell)) else { continue };
             let cell = if TEXTS.contains(name) { cell } else { plain_number(&cell, is_comma) };
+            let cell = if Figure::parse(&cell).is_some() { cell + unit } else { cell };
             if !cell.is_empty() {
                 let wrong = |hint| Error::input(format!("`{cell}` does not fit")).hint(hint);
                 read(&mut row, &cell)
@@ -242,7 +240,8 @@ const OTHER_NAMES: &[(&str, &[&str])] = &[
     ("clients", &["connections", "conns", "concurrency", "users", "vus", "virtual_users"]),
     ("throughput_rps", &["rps", "req_s", "throughput_req_s", "qps", "tps", "throughput"]),
     ("latency_ms", &["mean_ms", "latency_mean_ms", "mean_latency_ms"]),
-    ("latency_us", &["mean_us", "mean_latency_us"]),
+    ("latency_us", &["mean_us", "latency_mean_us", "mean_latency_us"]),
+    ("latency_s", &["mean_s", "latency_mean_s", "mean_latency_s"]),
     ("p50_ms", &["median_ms", "latency_p50_ms"]),
     ("p99_ms", &["latency_p99_ms"]),
     ("workload", &["name", "scenario", "endpoint"]),
@@ -255,17 +254,31 @@ fn plain_name(name: &str) -> String {
     let words = words.filter(|word| !["", "per"].contains(word)).map(|word| match word {
         "avg" | "average" => "mean",
         "reqs" | "requests" => "req",
-        "sec" | "second" => "s",
+        "sec" | "secs" | "second" | "seconds" => "s",
+        "µs" | "μs" => "us",
         word => word,
     });
     words.collect::<Vec<_>>().join("_")
 }
 
+/// The unit of the times in a column: that in the name it has in the table, or that of its name here; none of a column without times.
+fn time_unit(there: &str, known: &str) -> &'static str {
+    let of =
+        |name: &str| ["ms", "us", "ns", "s"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")));
+    of(known).map_or("", |unit| of(&plain_name(there)).unwrap_or(unit))
+}
+
 /// The head of a table with the names that are known here: those that `names` gives to columns, then other names of the same.
 fn renamed(head: &[String], names: &[(String, String)]) -> Result<Vec<String>, Error> {
-    let mut renamed = head.to_vec();
+    let is_same = |name: &str, ours: &str| {
+        name == ours || REQUIRED.iter().any(|one_of| one_of.contains(&name) && one_of.contains(&ours))
+    };
+    let known: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
+    let own = |name: &String| {
+        known.iter().find(|of| **of == plain_name(name)).map_or(name.as_str(), |of| of).to_owned()
+    };
+    let mut renamed: Vec<String> = head.iter().map(own).collect();
     for (ours, theirs) in names {
-        let known: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
         let what = format!("--columns: there is no `{ours}` here");
         ensure(known.contains(&ours.as_str()), what, format!("expected one of: {}", known.join(", ")))?;
         let at = head.iter().position(|name| name.trim() == theirs.trim());
@@ -274,14 +287,11 @@ fn renamed(head: &[String], names: &[(String, String)]) -> Result<Vec<String>, E
             Error::input(format!("--columns: the table has no column `{theirs}`")).hint(hint)
         })?;
         // What had the name before means nothing now.
-        renamed.iter_mut().filter(|name| *name == ours).for_each(|name| name.push_str(" (not used)"));
+        renamed.iter_mut().filter(|name| is_same(name, ours)).for_each(|name| name.push_str(" (not used)"));
         renamed[at].clone_from(ours);
     }
     for (ours, others) in OTHER_NAMES {
-        let is_latency = ours.starts_with("latency");
-        let is_there = renamed.iter().any(|name| {
-            name == ours || is_latency && name.starts_with("latency_") && REQUIRED[2].contains(&&**name)
-        });
+        let is_there = renamed.iter().any(|name| is_same(name, ours));
         let found =
             others.iter().find_map(|other| renamed.iter().position(|name| plain_name(name) == *other));
         if let Some(at) = found.filter(|_| !is_there) {
@@ -406,6 +416,15 @@ mod tests {
                 &[("clients", "N"), ("throughput_rps", "X"), ("latency_ms", "R")],
                 (16, 1200.0, 12.96),
             ),
+            ("Clients,rps,Latency (s)\n16,1200,0.0125\n", &[], (16, 1200.0, 12.5)),
+            (
+                "clients,rps,Latency (us)\n16,1200,12960\n",
+                &[("latency_ms", "Latency (us)")],
+                (16, 1200.0, 12.96),
+            ),
+            ("clients,rps,R,latency_us\n16,1200,0.0125,5\n", &[("latency_s", "R")], (16, 1200.0, 12.5)),
+            ("clients,rps,latency_us\n16,1.2e3,12.96ms\n", &[], (16, 1200.0, 12.96)),
+            ("clients,rps,latency_us\n16,1200,1.25e4\n", &[], (16, 1200.0, 12.5)),
         ] {
             assert_eq!(shown(text, names), expected, "{text}");
         }
@@ -426,7 +445,10 @@ mod tests {
             ("throughput_rps", "requests_per_second requests_per_sec throughput_req_s Req/Sec"),
             ("latency_ms", "mean_ms avg_ms average_ms latency_mean_ms mean_latency_ms avg_latency_ms"),
             ("latency_ms", "latency_avg_ms average_latency_ms Avg(ms)"),
-            ("latency_us", "mean_us avg_us mean_latency_us avg_latency_us"),
+            ("clients", "Clients CLIENTS"),
+            ("latency_ms", "Latency(ms)"),
+            ("latency_s", "Latency_seconds mean_s"),
+            ("latency_us", "Latency(µs) mean_us avg_us mean_latency_us avg_latency_us"),
             ("p50_ms", "median_ms latency_p50_ms"),
             ("p99_ms", "latency_p99_ms"),
             ("workload", "name scenario endpoint"),
@@ -443,7 +465,10 @@ mod tests {
         for (csv, complaint) in [
             (String::new(), "there is no row in it; hint: write"),
             ("clients,latency_ms\n".into(), "line 1: there is no column throughput_rps; hint: name"),
-            ("clients,throughput_rps\n".into(), "no column latency_ms or latency_us; hint: name"),
+            (
+                "clients,throughput_rps\n".into(),
+                "no column latency_ms or latency_us or latency_s; hint: name",
+            ),
             ("#\nclients,clients,x\n".into(), "line 2: column clients stands twice; hint: rename"),
             ("\"a\nb\",\"a\nb\"\n".into(), "line 1: column a b stands twice; hint: rename"),
             ("clients,throughput_rps,latency_ms,latency_us\n".into(), "say the same; hint: remove one"),
