@@ -3,6 +3,7 @@
 //! One sentence for each thing found in the rows of one sweep, by clients.
 
 use super::{AuditedRow, Counted, clients, percent};
+use lab_data::distinct;
 use lab_data::published::{Figure, PublishedRow};
 
 /// Beyond this share a deviation is worth a word.
@@ -97,8 +98,7 @@ fn moves_apart(pair: &[AuditedRow], (name, of): &Use) -> Option<String> {
 
 /// The rows that are so: `4, 8 clients`; `None` of no row.
 fn at(rows: &[AuditedRow], is_so: impl Fn(&AuditedRow) -> bool) -> Option<String> {
-    let levels: Vec<Option<u32>> =
-        rows.iter().filter(|row| is_so(row)).map(|row| row.printed.clients).collect();
+    let levels = distinct(rows.iter().filter(|row| is_so(row)).map(|row| row.printed.clients));
     let (last, before) = levels.split_last()?;
     let before = before.iter().flatten().map(|level| format!("{level}, "));
     Some(before.chain([clients(*last)]).collect())

@@ -146,7 +146,10 @@ fn a_row_may_be_impossible_although_it_closes() {
 #[test]
 fn laws_of_bounds_and_utilization_are_remarks() {
     let head = "clients,throughput_rps,latency_ms,server_cpu_pct,disk_util_pct";
-    let odd = sweep(head, "1,100,10.0,20,90\n2,300,6.67,55,91\n4,280,14.3,70,91\n8,281,28.5,120,91");
+    let odd = sweep(
+        head,
+        "1,100,10.0,20,90\n2,300,6.67,55,91\n2,300,6.67,55,91\n4,280,14.3,70,91\n8,281,28.5,120,91",
+    );
     assert_eq!(odd.off(), 0);
     for said in [
         "above N / R(1) at 2 clients",

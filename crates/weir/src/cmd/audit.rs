@@ -110,11 +110,11 @@ fn verdict(row: &AuditedRow) -> String {
 
 fn conclusions(sweep: &PublishedSweep) -> Vec<String> {
     let mut lines = Vec::new();
-    if sweep.findings.is_empty() {
+    if sweep.off() == 0 {
         lines.push(if sweep.checked() == 0 { "no row can be checked" } else { "no row deviates" }.to_owned());
     }
     for (i, AuditFinding { cause, reason, to_be_sure, .. }) in sweep.findings.iter().enumerate() {
-        let which = if i == 0 { "likely cause" } else { "also" };
+        let which = if i == 0 && sweep.off() > 0 { "likely cause" } else { "also" };
         lines.push(format!("{which}: consistent with {cause}: {reason}."));
         lines.push(format!("to be sure: {to_be_sure}"));
     }

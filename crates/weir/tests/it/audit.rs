@@ -71,6 +71,10 @@ fn what_people_have_is_read_as_it_is() {
     let long = file("long", "clients,throughput_rps,latency_ms\n8,1516.7,5.2746058571428573\n");
     let said = String::from_utf8(audit(&[&long]).stdout).unwrap();
     assert!(said.contains("       5.2746 ") && !said.contains("5.27460"), "{said}");
+    // An error that no row shows is the cause of nothing.
+    let failed = file("failed", "clients,rps,latency_ms,success_share\n20,1000,20,0.8\n");
+    let said = String::from_utf8(audit(&[&failed]).stdout).unwrap();
+    assert!(said.contains("  no row deviates\n  also: consistent with errors counted as"), "{said}");
     let (one, other) = (file("one", wrk), file("other", wrk));
     let said = String::from_utf8(audit(&[&one, &other]).stdout).unwrap();
     assert_eq!(said.lines().last(), Some("0 of 2 rows deviate by more than 5 %"));
