@@ -37,7 +37,11 @@ pub(super) fn page(comparison: &Comparison) -> Document {
 fn workload(comparison: &Comparison, of: &ComparedWorkload) -> Vec<Block> {
     let about = (!of.about.is_empty()).then(|| of.about.clone());
     let words = about.into_iter().chain(sentences::durability(comparison, of)).map(Block::Text);
-    let tables = (0..MEASURES.len()).map(|measure| Block::Table(table(comparison, of, measure)));
+    let is_known = |measure: &usize| {
+        of.levels.iter().flat_map(|level| &level.sides).flatten().any(|side| side.figures[*measure].is_some())
+    };
+    let known = (0..MEASURES.len()).filter(is_known);
+    let tables = known.map(|measure| Block::Table(table(comparison, of, measure)));
     words.chain(tables).chain([Block::Notes(sentences::notes(comparison, of))]).collect()
 }
 
