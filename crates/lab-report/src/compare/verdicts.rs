@@ -209,6 +209,7 @@ fn notes(comparison: &Comparison, gate: &Gate) -> Vec<String> {
         }
     };
     vec![
+        "A figure is the geometric mean over the levels that count on both sides, so goodput is not the capacity.".to_owned(),
         format!(
             "All intervals together hold with 95 % (Bonferroni over {}); p is corrected in the same way. {method}",
             count(gate.tested, "figure")
