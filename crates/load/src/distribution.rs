@@ -67,7 +67,7 @@ pub static DISTRIBUTIONS: &[DistributionRow] = &[
     },
     DistributionRow {
         shape: "zipfian[:THETA]",
-        about: "The r-th most frequent key is chosen in proportion to r^-THETA (default 0.99, at most 10); the frequent keys are scattered over all, the same ones in each run.",
+        about: "The r-th most frequent key is chosen in proportion to r^-THETA (default 0.99; above 0, at most 10); the frequent keys are scattered over all, the same ones in each run.",
         parse: |rest| {
             let theta = rest.map_or(Ok(THETA_DEFAULT), str::parse).ok()?;
             (theta > 0.0 && theta <= 10.0).then_some(Distribution::Zipfian { theta })
@@ -80,7 +80,7 @@ pub static DISTRIBUTIONS: &[DistributionRow] = &[
     },
     DistributionRow {
         shape: "hotspot[:OPERATIONS/KEYS]",
-        about: "A share of the operations goes to a share of the keys (80 % to 20 %), the rest to the other keys.",
+        about: "A share of the operations goes to a share of the keys, both in per cent above 0 and up to 100 (default 80/20), the rest to the other keys.",
         parse: |rest| {
             let (operations, keys) = rest.unwrap_or("80/20").split_once('/')?;
             let percent =
@@ -93,7 +93,7 @@ pub static DISTRIBUTIONS: &[DistributionRow] = &[
     },
     DistributionRow {
         shape: "popular:N",
-        about: "The first N keys, each equally likely.",
+        about: "The first N keys, at least 1, or all if there are fewer; each equally likely.",
         parse: |rest| rest?.parse().ok().filter(|count| *count > 0).map(Distribution::Popular),
     },
     DistributionRow {
@@ -127,7 +127,8 @@ impl std::str::FromStr for Distribution {
             None => (text, None),
         };
         match DISTRIBUTIONS.iter().find(|row| row.name() == name) {
-            Some(row) => (row.parse)(rest).ok_or_else(|| format!("write {}: {}", row.shape, row.about)),
+            Some(row) => (row.parse)(rest)
+                .ok_or_else(|| format!("write {}: {}", row.shape, row.about.trim_end_matches('.'))),
             None => {
                 let known: Vec<&str> = DISTRIBUTIONS.iter().map(|row| row.shape).collect();
                 Err(format!("expected one of: {}", known.join(", ")))
@@ -194,6 +195,7 @@ mod tests {
         ] {
             let why = wrong.parse::<Distribution>().unwrap_err();
             assert!(why.starts_with(expected), "{wrong}: {why}");
+            assert!(!wrong.starts_with("zipfian") || why.contains("above 0, at most 10"), "{why}");
         }
     }
 }
