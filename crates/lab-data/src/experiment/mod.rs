@@ -167,9 +167,9 @@ const DIALECT: &str = "--dialect";
 
 /// What the parser calls types, and what people do.
 const TYPES: &[(&str, &str)] = &[
-    ("u32", "a whole number"),
-    ("u64", "a whole number"),
-    ("usize", "a whole number"),
+    ("u32", "a whole number from 0 on"),
+    ("u64", "a whole number from 0 on"),
+    ("usize", "a whole number from 0 on"),
     ("f64", "a number"),
     ("a boolean", "true or false"),
     ("a string", "a text"),

@@ -67,8 +67,16 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Error {
 pub(super) fn first_paragraph(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let what = one_line(text.split("\n\n").next().unwrap_or_default());
-    what.strip_prefix("error: ").unwrap_or(&what).to_owned()
+    let what = what.strip_prefix("error: ").unwrap_or(&what);
+    NUMBERS.iter().fold(what.to_owned(), |what, (called, plain)| what.replace(called, plain))
 }
+
+/// What the standard library says of text that is no number, and what people do.
+const NUMBERS: [(&str, &str); 3] = [
+    ("invalid digit found in string", "expected a whole number"),
+    ("cannot parse integer from empty string", "expected a whole number"),
+    ("invalid float literal", "expected a number"),
+];
 
 /// The environment variable that the wrong value comes from.
 fn variable(command: &clap::Command, error: &clap::Error, words: &[OsString]) -> Option<String> {

@@ -161,7 +161,7 @@ fn what_is_wrong_with_an_experiment_is_one_line() {
         ("kind = \"simulated\"", "kind = \"url\"\nurl = \"ftp://x\"", "error"),
         ("service = \"exponential\"", "service = \"quick\"", "experiment.toml: "),
         ("window = \"4s\"", "windows = \"4s\"", "unknown field `windows`"),
-        ("repetitions = 2", "repetitions = \"2\"", "invalid type: string \"2\", expected a whole number"),
+        ("repetitions = 2", "repetitions = -1", "integer `-1`, expected a whole number from 0 on"),
     ] {
         let (output, _) = lab(dir.path(), &SIMULATED.replace(from, to), &[]);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -24,7 +24,7 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ),
         (
             "lab --levels x",
-            "invalid value 'x' for '--levels <CLIENTS,…>': invalid digit",
+            "invalid value 'x' for '--levels <CLIENTS,…>': expected a whole number",
             "`weir lab --help`",
         ),
         ("lab f.toml --levels 1,2,y", "invalid value 'y' for '--levels <CLIENTS,…>'", "`weir lab --help`"),
@@ -40,7 +40,7 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ),
         (
             "lab f.toml --seed 1e9",
-            "invalid value '1e9' for '--seed <SEED>': invalid digit",
+            "invalid value '1e9' for '--seed <SEED>': expected a whole number",
             "`weir lab --help`",
         ),
         (
@@ -95,7 +95,7 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ),
         (
             "serve --workers two",
-            "invalid value 'two' for '--workers <N>': invalid digit",
+            "invalid value 'two' for '--workers <N>': expected a whole number",
             "`weir serve --help`",
         ),
         (
