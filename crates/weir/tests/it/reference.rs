@@ -5,6 +5,7 @@ use cache::policy::POLICIES;
 use kv::faults::FAULTS;
 use lab_analysis::{CAUSES, CHECKS, FIGURES, MEASURES, RULES, WAITS};
 use lab_data::experiment::INTERVENTIONS;
+use lab_data::results::Limit;
 use lab_report::{COLUMNS, FILES, PLOTS};
 use lab_run::sampler::SAMPLERS;
 use load::{DIALECTS, DISTRIBUTIONS, DistributionRow, MIX_ENTRIES, WORKLOADS};
@@ -72,6 +73,7 @@ fn the_tables_of_the_reference_are_those_of_the_code() {
         ("## Checks", names(CHECKS.iter().map(|row| row.id))),
         ("## Causes", names(CAUSES.iter().map(|row| row.name))),
         ("### Classes of waits", names(WAITS.iter().map(|row| row.name))),
+        ("### Names of limits", names(Limit::ALL.iter().map(|limit| limit.name()))),
         ("## Figures", names(FIGURES.iter().map(|row| row.name))),
         ("## Rules", names(RULES.iter().map(|row| row.name))),
         ("## Plots", names(PLOTS.iter().map(|row| row.name))),
