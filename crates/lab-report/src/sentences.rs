@@ -158,18 +158,23 @@ fn help(found: &WorkloadFindings) -> Option<String> {
         }
         _ => "",
     };
+    let limits = limits(named);
+    let half = match outside {
+        Some(Limit::AcceptQueue) => "held its connection half as long as now".to_owned(),
+        Some(Limit::Pool) => format!("held its place in {limits} half as long as now"),
+        _ => format!("needed half as much time of {limits} as now"),
+    };
     Some(format!(
-        "What would help: if each request needed half as much time of {} as now, goodput would be about {} req/s{clients}{then}{tried}.{too_slow}{see}",
-        limits(named),
+        "What would help: if each request {half}, goodput would be about {} req/s{clients}{then}{tried}.{too_slow}{see}",
         short(of.rps)
     ))
 }
 
-/// The same in a few words, which have room behind the name of the limit: `at half its time ≤ 466 req/s`.
+/// The same in a few words, which have room behind the name of the limit: `if halved: ≤ 466 req/s`.
 pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
     let then = of.then.as_ref().map_or_else(String::new, |then| format!(", limited by {then}"));
-    Some(format!("at half its time ≤ {} req/s{then}", short(of.rps)))
+    Some(format!("if halved: ≤ {} req/s{then}", short(of.rps)))
 }
 
 /// `30.5 of 32 clients wait`.

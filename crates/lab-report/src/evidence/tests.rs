@@ -2,7 +2,10 @@
 
 use crate::answers::answers;
 use crate::{FILES, File, rendered};
-use lab_analysis::{Effect, Estimate, Findings, Grade, Growth, Place, Population, Reason, Shown, findings};
+use lab_analysis::{
+    Blocked, Effect, Estimate, Evidence, Findings, Grade, Growth, Help, Place, Population, Reason, Shown,
+    findings,
+};
 use lab_data::results::{Change, Limit, Results};
 use lab_data::simulated::tests::{model, sweep};
 
@@ -177,4 +180,34 @@ fn a_bottleneck_is_called_what_it_is_and_says_where_it_was_seen() {
     let limit = |i: usize| answers(&findings.workloads[i]).remove(2).said;
     assert_eq!(limit(0), "commit path, cpu 100 % busy (confirmed)");
     assert_eq!(limit(1), "cpu, 100 % busy (supported)");
+}
+
+#[test]
+fn of_what_has_places_a_request_holds_its_place_half_as_long() {
+    for (limit, resource, said) in [
+        (Limit::AcceptQueue, "accept queue", "held its connection half as long as now, goodput"),
+        (Limit::Pool, "a pool of 4", "held its place in a pool of 4 half as long as now, goodput"),
+        (Limit::OneThread, "one thread", "needed half as much time of one thread as now, goodput"),
+    ] {
+        let (results, mut findings) = proven();
+        let bottleneck = &mut findings.workloads[0].bottleneck;
+        (bottleneck.grade, bottleneck.because) = (Grade::Supported, Vec::new());
+        bottleneck.help = Some(Help { rps: 1520.0, clients: None, then: None });
+        let blocked = Blocked {
+            grade: Grade::Supported,
+            seen: "threads wait",
+            count: Some(31.8),
+            clients: 32,
+            at_once: None,
+            served: None,
+            may_read: true,
+            thread: None,
+        };
+        let named = Evidence { resource: resource.into(), limit: Some(limit), ..Evidence::default() };
+        bottleneck.named = vec![Evidence { blocked: Some(blocked), ..named }];
+        check(&text(&rendered(&results, &findings), "report.md"), &[&format!("if each request {said}")]);
+        // It has room behind the name that `weir lab --command` gives its workload.
+        findings.workloads[0].name = "requests".into();
+        check(&crate::text::headline(None, &crate::page::cards(&findings)), &["(supported); if halved: "]);
+    }
 }
