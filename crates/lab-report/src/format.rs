@@ -55,23 +55,21 @@ pub(super) fn spread(of: &Estimate) -> String {
         // Two ends that read alike are no range.
         Interval::Range if short(of.low) == short(of.high) => short(of.mean),
         Interval::Range => format!("{}–{}", short(of.low), short(of.high)),
-        Interval::StudentT => {
-            let (mean, half) = (short(of.mean), (of.high - of.mean).max(of.mean - of.low));
-            format!("{mean} ± {}", like(&mean, half))
-        }
+        Interval::StudentT => with_half(of.mean, (of.high - of.mean).max(of.mean - of.low)),
     }
 }
 
-/// `half` with the suffix and the decimals of `mean`, which [`short`] wrote: 180 like `14.6k` is `0.2k`.
-fn like(mean: &str, half: f64) -> String {
-    let suffix = mean.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    let decimals = mean.trim_end_matches(suffix).split_once('.').map_or(0, |(_, digits)| digits.len());
+/// Both with the suffix that [`short`] gives the mean, and with the same decimals: `14.6k ± 0.2k`.
+fn with_half(mean: f64, half: f64) -> String {
+    let short = short(mean);
+    let suffix = short.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let decimals = short.trim_end_matches(suffix).split_once('.').map_or(0, |(_, digits)| digits.len());
     let scale =
         [("k", 1e3), ("M", 1e6), ("G", 1e9)].iter().find(|(s, _)| *s == suffix).map_or(1.0, |of| of.1);
-    // A spread that would read as zero gets as many more digits as it needs to read as something.
+    // A spread that would read as zero gets as many more digits as it needs to read as something, and the mean gets them, too.
     let says = |digits: &usize| format!("{:.digits$}", half / scale).contains(|c| ('1'..='9').contains(&c));
     let digits = (decimals..decimals + 4).find(says).unwrap_or(decimals);
-    format!("{:.digits$}{suffix}", half / scale)
+    format!("{:.digits$}{suffix} ± {:.digits$}{suffix}", mean / scale, half / scale)
 }
 
 /// A mean and, where more than one run knows them, both ends of its interval: `1.02 (0.93 to 1.11)`.
@@ -162,8 +160,9 @@ mod tests {
         };
         for (mean, half, text) in [
             (14_612.0, 180.0, "14.6k ± 0.2k"),
-            (14_612.0, 31.0, "14.6k ± 0.03k"),
+            (14_612.0, 31.0, "14.61k ± 0.03k"),
             (500.2, 12.0, "500 ± 12"),
+            (1000.4, 3.0, "1.000k ± 0.003k"),
             (7.0, 0.0, "7.00 ± 0.00"),
             (1.5e6, 2.5e4, "1.50M ± 0.03M"),
         ] {
