@@ -16,7 +16,8 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
     let bottleneck = &found.bottleneck;
     let heading = match bottleneck.grade {
         Grade::Confirmed | Grade::Supported | Grade::Suspected => {
-            format!("Why {} is named", sentences::limits(&bottleneck.named))
+            let be = if bottleneck.named.len() == 1 { "is" } else { "are" };
+            format!("Why {} {be} named", sentences::limits(&bottleneck.named))
         }
         _ => "What the resources show".to_owned(),
     };

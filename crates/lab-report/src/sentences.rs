@@ -58,7 +58,7 @@ pub(super) fn limits(of: &[Evidence]) -> String {
 pub(super) fn busy(of: &[Evidence]) -> String {
     let each = |of: &Evidence| match &of.waiting {
         Some(Waiting { sessions, places, pooled, .. }) => {
-            format!("{sessions:.1} of {places:.0} {} wait", if *pooled { "pool sessions" } else { "clients" })
+            waits(*sessions, *places as u32, if *pooled { "pool session" } else { "client" })
         }
         None if let Some(blocked) = &of.blocked => match of.limit {
             Some(Limit::OneThread | Limit::Pauses | Limit::ServerCpu) => {
@@ -96,7 +96,7 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     full.into_iter().chain(because).chain(help(found)).collect()
 }
 
-/// Why what is named is not what has the queue: ` Server workers need server CPU (98 % busy) to serve requests, so …`
+/// Why what is named is not what has the queue: ` Requests in server workers need server CPU (98 % busy). Therefore …`
 fn in_use(of: &Reason, named: &[Evidence]) -> String {
     let (Reason::Queue(growth) | Reason::InStore(growth)) = of else { return String::new() };
     let is_other = named.iter().all(|of| of.resource != growth.resource);
@@ -104,8 +104,8 @@ fn in_use(of: &Reason, named: &[Evidence]) -> String {
         return String::new();
     }
     format!(
-        " {} need {} ({}) to serve requests. Therefore the limit is {}, and not {}.",
-        capitalized(&growth.resource),
+        " Requests in {} need {} ({}). Therefore the limit is {}, and not {}.",
+        growth.resource,
         limits(named),
         busy(named),
         limits(named),
@@ -179,11 +179,15 @@ pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
 
 /// `30.5 of 32 clients wait`.
 fn blocked_in_short(of: &Blocked) -> String {
-    let clients = count(of.clients, "client");
     match of.count {
-        Some(waiting) => format!("{:.1} of {clients} wait", waiting.min(of.clients.into())),
-        None => format!("at {clients}"),
+        Some(waiting) => waits(waiting.min(of.clients.into()), of.clients, "client"),
+        None => format!("at {}", count(of.clients, "client")),
     }
+}
+
+/// `30.5 of 32 clients wait`, `0.9 of 1 client waits`.
+fn waits(waiting: f64, all: u32, noun: &str) -> String {
+    format!("{waiting:.1} of {} wait{}", count(all, noun), if all == 1 { "s" } else { "" })
 }
 
 /// What a service shows from outside.
@@ -276,7 +280,7 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             )
         }
         Reason::NotBusy(Evidence { resource, utilization, .. }) => format!(
-            "This queue is not enough to name a limit: on average over {}, {resource} are {} busy, and no resource that they need is 95 % busy.",
+            "This queue is not enough to name a limit: on average over {}, the utilization of {resource} is {}, and no resource that it needs is 95 % busy.",
             format::levels(levels),
             percent(*utilization, 0)
         ),
@@ -554,6 +558,11 @@ mod tests {
                  utilization does not show that it is the limit.",
             ),
             (
+                Reason::NotBusy(of("lock", 0.93)),
+                "This queue is not enough to name a limit: on average over 16–64 clients, the utilization of lock is 93 %, \
+                 and no resource that it needs is 95 % busy.",
+            ),
+            (
                 Reason::Batches { of: of("store write workers", 0.97), waits: true },
                 "Batches in store write workers grow with the load, so high utilization there does not show the limit; most of the busy \
                  time is spent waiting for the named limit.",
@@ -561,6 +570,7 @@ mod tests {
         ] {
             assert_eq!(reason(&of, &[16, 64]), said);
         }
+        assert_eq!(waits(0.9, 1, "client"), "0.9 of 1 client waits");
     }
 
     #[test]
@@ -573,7 +583,7 @@ mod tests {
             ..Evidence::default()
         };
         let said = in_use(&Reason::Queue(growth), &[hard("server CPU", 0.98), hard("database CPU", 0.96)]);
-        let expected = " Server workers need server CPU and database CPU (98 % busy and 96 % busy) to serve requests. Therefore the limit is server CPU and database CPU, and not server workers.";
+        let expected = " Requests in server workers need server CPU and database CPU (98 % busy and 96 % busy). Therefore the limit is server CPU and database CPU, and not server workers.";
         assert_eq!(said, expected);
     }
 }

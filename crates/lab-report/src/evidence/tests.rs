@@ -139,13 +139,13 @@ fn what_lowers_the_confidence_in_a_workload_stands_on_its_card() {
 
 #[test]
 fn interventions_are_rows_with_what_a_limit_would_lose() {
-    let (results, findings) = proven();
+    let (results, mut findings) = proven();
     let files = rendered(&results, &findings);
     let markdown = text(&files, "report.md");
     check(
         &markdown,
         &[
-            "### Why commit path",
+            "### Why commit path is named",
             "From 4 to 16 clients, each added client increased the number of clients that wait for cpu by 0.98.",
             "| cpu | the limit: commit path | 100 % | 20.0 ms ±0 % | 50.0 | 0.98 |",
             "| disk | needs the limit | 25 % | 5.00 ms ±0 % | 200 | ",
@@ -156,6 +156,9 @@ fn interventions_are_rows_with_what_a_limit_would_lose() {
     );
     let (_, put) = markdown.split_once("\n## put").unwrap();
     assert!(!put.contains("measured ÷ expected"), "{put}");
+    let named = &mut findings.workloads[0].bottleneck.named;
+    named.push(Evidence { resource: "disk".into(), ..Evidence::default() });
+    check(&text(&rendered(&results, &findings), "report.md"), &["### Why commit path and disk are named"]);
 }
 
 #[test]
