@@ -48,7 +48,7 @@ fn said(selftest: &Selftest) -> String {
             format!("{} of {all} passed in {secs:.1} s{names}", passed.len())
         }
         Selftest::Broke(why) => format!("could not be run: {}", why.trim_end_matches('.')),
-        Selftest::Skipped => "skipped (--no-selftest)".to_owned(),
+        Selftest::Skipped => "skipped (--no-selftest, or selftest = false)".to_owned(),
         Selftest::Simulated => "not needed, the target is simulated".to_owned(),
     }
 }

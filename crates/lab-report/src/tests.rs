@@ -513,7 +513,7 @@ fn what_came_of_the_selftest_is_always_said() {
         (checks(&[("delay", CheckOutcome::NotChecked)]), "0 of 1 check passed in 6.2 s.", false),
         (checks(&[]), "0 of 0 checks passed", true),
         (broke(), "could not be run: weir selftest: it ended without a report: no room.", true),
-        (Some(Selftest::Skipped), "skipped (--no-selftest).", false),
+        (Some(Selftest::Skipped), "skipped (--no-selftest, or selftest = false).", false),
         (Some(Selftest::Simulated), "not needed, the target is simulated", false),
         (None, "Not known: these results were recorded before weir had this test.", false),
     ] {

@@ -76,7 +76,7 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
 pub(super) fn accuracy(results: &Results) -> Checked {
     match &results.selftest {
         None => Checked::not_checked("the results do not say"),
-        Some(Selftest::Skipped) => Checked::not_checked("skipped (--no-selftest)"),
+        Some(Selftest::Skipped) => Checked::not_checked("skipped (--no-selftest, or selftest = false)"),
         Some(Selftest::Simulated) => Checked::pass("the generator is simulated"),
         Some(Selftest::Broke(why)) => Checked::not_checked(format!("the test could not be run: {why}")),
         Some(Selftest::Ran(report)) if report.checks.is_empty() => {
