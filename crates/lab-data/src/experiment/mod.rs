@@ -191,9 +191,20 @@ fn parser_error(file: &str, error: &toml::de::Error) -> Error {
         _ if what.starts_with("missing field") => "add it, see docs/reference.md#experiment-files",
         _ => "see docs/reference.md for the form",
     };
-    let complaint = Error::input(what).hint(hint);
+    let complaint = Error::input(&what).hint(hint);
     let Some(span) = error.span() else { return complaint };
-    complaint.at(format_args!("line {}", line_number(file, span.start)))
+    // Of what stands in a target, the parser knows only where the target begins: what it does not know is sought below.
+    let unknown = what.split_once("unknown ").and_then(|(_, name)| name.split('`').nth(1));
+    let is_sign = |c: char| !c.is_alphanumeric() && c != '_' && c != '-';
+    let has = |line: &str| unknown.is_some_and(|name| line.split(is_sign).any(|word| word == name));
+    let rest = file.get(span.start..).unwrap_or_default();
+    let mut lines = rest.lines().enumerate().filter(|(_, line)| has(line));
+    // Of several it could be any.
+    let below = match (lines.next(), lines.next()) {
+        (Some((below, _)), None) => below,
+        _ => 0,
+    };
+    complaint.at(format_args!("line {}", line_number(file, span.start) + below))
 }
 
 fn one<T: From<u8>>() -> T {
