@@ -226,7 +226,7 @@ impl<'a> TargetRun<'a> {
         wanted.parts.retain(|part, _| parts.contains(part));
         let names: Vec<&str> = parts.iter().map(String::as_str).collect();
         let siblings = topology::siblings(Path::new(topology::CPUS), cores);
-        let placements = topology::plan(cores, &siblings, &names, &wanted).map_err(Error::new)?;
+        let placements = topology::plan(cores, &siblings, &names, &wanted)?;
         if let Target::Command(commands) = &subject.target {
             services::check(commands, &options.program)?;
         }
