@@ -250,7 +250,10 @@ fn read(args: &Args) -> Result<Experiment, Error> {
         experiment.workloads.iter_mut().for_each(|workload| workload.levels = None);
     }
     experiment.check()?;
-    check_commands(&experiment)?;
+    check_commands(&experiment).map_err(|why| match &args.experiment {
+        Some(file) => why.at(file.display()),
+        None => why,
+    })?;
     Ok(experiment)
 }
 

@@ -111,7 +111,10 @@ pub(super) fn check_commands(experiment: &Experiment) -> Result<(), Error> {
             if experiment.slows_servers() && !args.iter().any(|arg| arg == "--lab") {
                 args.push("--lab".to_owned());
             }
-            check(&["serve"], &args).map_err(at)?;
+            check(&["serve"], &args).map_err(|why| match workload.serve.is_empty() {
+                true => subject.failed(why.at("target.args")),
+                false => at(why),
+            })?;
         }
     }
     Ok(())

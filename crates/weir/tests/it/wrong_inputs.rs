@@ -118,3 +118,23 @@ fn what_newcomers_type_wrong_is_one_line_with_what_to_do() {
         );
     }
 }
+
+#[test]
+fn what_the_types_of_an_experiment_do_not_tell_is_told_with_its_key() {
+    let dir = tempfile::tempdir().unwrap();
+    for (from, to, complaint) in [
+        ("lru", "lfu", "error: wrong.toml: target.args: invalid value 'lfu' for '--cache-policy <NAME>'"),
+        ("get_popular", "get_poplar", "error: wrong.toml: get_poplar: invalid value 'get_poplar'"),
+        ("server = [0]", "server = [4000]", "error: cores.server: there is no core 4000 here"),
+    ] {
+        let text = "name = \"a\"\ntitle = \"A\"\nlevels = [1]\nrepetitions = 1\nwarmup = \"1s\"\nwindow = \"1s\"\n\
+            [cores]\nserver = [0]\n[target]\nkind = \"weir\"\nstore = \"memory:\"\nargs = [\"--cache-policy\", \"lru\"]\n\
+            [[workload]]\nname = \"get_popular\"\n";
+        fs::write(dir.path().join("wrong.toml"), text.replace(from, to)).unwrap();
+        let output =
+            weir().current_dir(dir.path()).args(["lab", "wrong.toml", "--out", "out"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.lines().last().unwrap().starts_with(complaint), "{said}");
+    }
+}
