@@ -57,7 +57,7 @@ fn throughput(found: &WorkloadFindings) -> Answer {
         None => (said, None),
     };
     let failed = matches!(found.capacity, Capacity::Unknown).then(|| failures(found)).flatten();
-    answer("throughput", said, [capacity, generator, where_from, failed, row, sentences::decline(found)])
+    answer("throughput", said, [capacity, generator, failed, where_from, row, sentences::decline(found)])
 }
 
 /// What failed most, where no level is valid.

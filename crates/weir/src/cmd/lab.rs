@@ -186,7 +186,7 @@ fn conclude(
             counted(first.level.into(), "client"),
         ))
         .hint(format_args!("the logs are in {}", dir.display()))),
-        None => linearizable(&targets),
+        None => linearizable(&targets).and_then(|()| succeeded(&targets)),
     }
 }
 
@@ -199,6 +199,16 @@ fn linearizable(targets: &[&Results]) -> Result<(), Error> {
         not_decided += judged.not_decided;
     }
     not_linearizable(violations, not_decided).map_or(Ok(()), Err)
+}
+
+/// Fails as `weir load` does where nothing succeeded, if that is so of every trial.
+fn succeeded(targets: &[&Results]) -> Result<(), Error> {
+    let loads = targets.iter().flat_map(|results| &results.trials).filter_map(|trial| trial.load.as_ref());
+    let failures: Option<Vec<Error>> = loads.map(load::nothing_succeeded).collect();
+    match failures.unwrap_or_default().into_iter().next() {
+        Some(first) => Err(first.at("no request succeeded in any trial; in the first")),
+        None => Ok(()),
+    }
 }
 
 /// Writes and tells how the targets of the run in `dir` stand beside each other.

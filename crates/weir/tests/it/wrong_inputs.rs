@@ -138,3 +138,16 @@ fn what_the_types_of_an_experiment_do_not_tell_is_told_with_its_key() {
         assert!(said.lines().last().unwrap().starts_with(complaint), "{said}");
     }
 }
+
+#[test]
+fn a_wrong_path_of_a_service_is_told_at_the_end_of_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let command = format!("{} serve --listen 127.0.0.1:{{port}} --store memory:", env!("CARGO_BIN_EXE_weir"));
+    let lab = ["lab", "--command", &command, "--url", "/nope", "--levels", "1,2", "--repetitions", "1"];
+    let short = ["--window", "300ms", "--no-selftest", "--no-headroom", "--out", "out"];
+    let output = weir().current_dir(dir.path()).args(lab).args(short).output().unwrap();
+    let (page, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(3), "{page}{said}");
+    assert!(page.contains("unknown; up to 100 % of the attempts failed, most with http_4xx"), "{page}");
+    assert!(said.contains("(http_4xx, status 404); hint: correct the path"), "{said}");
+}
