@@ -1,6 +1,7 @@
 //! The lab from outside: its private PostgreSQL, and whole runs on a target of which the truth is known.
 
 use crate::support;
+use kv::proto::LoadReport;
 use lab_analysis::findings;
 use lab_data::experiment::Engine;
 use lab_data::results::{Results, Selftest};
@@ -532,15 +533,12 @@ fn a_target_that_fails_requests_does_so_once_its_keys_are_there() {
     let made = results.interventions.iter().map(|made| &made.trial);
     let trials: Vec<_> = results.trials.iter().chain(made).collect();
     assert_eq!(trials.len(), 8);
-    for trial in trials {
-        let load = trial.load.as_ref().unwrap();
-        assert!(
-            trial.failure.is_none() && load.error_ratio > 0.05,
-            "{} {}",
-            trial.workload,
-            load.error_ratio
-        );
-    }
+    assert!(trials.iter().all(|trial| trial.failure.is_none()), "{trials:?}");
+    // On a busy machine one trial may have fewer than ten requests.
+    let loads: Vec<_> = trials.iter().map(|trial| trial.load.as_ref().unwrap()).collect();
+    let sum = |of: fn(&LoadReport) -> u64| loads.iter().map(|load| of(load)).sum::<u64>();
+    let (attempts, failed) = (sum(|load| load.attempts), sum(|load| load.attempts - load.successes));
+    assert!(failed * 20 > attempts, "{failed} of {attempts}");
 }
 
 #[test]
