@@ -7,17 +7,13 @@ use super::listen::{Acceptor, Stream};
 use super::reply::{self, Request};
 use super::timeouts::TimeoutChecker;
 use super::wire::{self, Wire};
-use super::{Interface, Listener, Tls, Worker, tls};
+use super::{Interface, Listener, Tls, Worker, open_files, tls};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-
-/// Refused connections that are kept open until their clients have read why. More are closed at once, which may reset
-/// them: they are not to take the files of the others.
-const REFUSED_MAX: usize = 32;
 
 /// Accepts until the server drains, then waits for the connections to end.
 pub(super) async fn serve(worker: Rc<Worker>, listeners: Vec<Listener>) {
@@ -153,8 +149,9 @@ fn refuse_connection(worker: &Rc<Worker>, stream: Stream, interface: &Interface)
         Stream::Tcp(stream) => stream.try_write(&refusal),
         Stream::Unix(stream) => stream.try_write(&refusal),
     };
+    // It stays open until its client has read why. One that is closed at once may be reset.
     let refused = &worker.shared.refused_connections;
-    if refused.fetch_add(1, Relaxed) >= REFUSED_MAX {
+    if refused.fetch_add(1, Relaxed) >= open_files::refused_max() {
         refused.fetch_sub(1, Relaxed);
         return;
     }

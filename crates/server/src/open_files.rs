@@ -4,6 +4,8 @@ use super::CONNECTIONS_MAX;
 
 /// File descriptors kept for everything that is not a connection. The embedded store alone may hold 900.
 const FILES_SPARE: u64 = 1024;
+/// Most connections that were refused and are still open.
+const REFUSED_MAX: u64 = 32;
 
 /// Raises this process's limit of open files, so that the `given` connections fit into it; how many do.
 ///
@@ -27,10 +29,17 @@ pub(super) fn make_room(given: Option<usize>) -> usize {
     room
 }
 
-/// How many of `connections` fit into a limit of open files. Under a low limit at least half are for them.
+/// How many of `connections` fit into a limit of open files. Under a low limit a quarter is for them: workers and store have 30
+/// files open at least, and the store opens more.
 fn room_within(files: u64, connections: usize) -> usize {
-    let room = files.saturating_sub(FILES_SPARE).max(files / 2);
+    let room = files.saturating_sub(FILES_SPARE).max(files / 4);
     connections.min(usize::try_from(room).unwrap_or(usize::MAX))
+}
+
+/// How many connections that were refused may stay open: they are not to take the files of the store.
+pub(super) fn refused_max() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    files.map_or(REFUSED_MAX, |files| (files / 16).min(REFUSED_MAX)) as usize
 }
 
 #[cfg(test)]
@@ -39,9 +48,13 @@ mod tests {
 
     #[test]
     fn connections_leave_room_for_the_files_of_the_store() {
-        for (files, connections, room) in
-            [(1 << 20, 20_000, 20_000), (20_000, 20_000, 18_976), (1024, 20_000, 512), (64, 20, 20)]
-        {
+        for (files, connections, room) in [
+            (1 << 20, 20_000, 20_000),
+            (20_000, 20_000, 18_976),
+            (1024, 20_000, 256),
+            (64, 20_000, 16),
+            (64, 10, 10),
+        ] {
             assert_eq!(room_within(files, connections), room, "{files} files");
         }
     }

@@ -1,7 +1,7 @@
 //! Requests of clients that mean harm or are mistaken, and answers that must not mislead whoever is in between.
 
 use crate::support::{Client, Server, until, weir};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::ExitStatusExt;
@@ -303,10 +303,12 @@ fn a_log_that_nobody_reads_stops_no_worker() {
 /// It logged 40 lines a second for as long as that lasted.
 #[test]
 fn running_out_of_files_is_logged_with_a_count() {
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""]).arg(weir().get_program());
+    let mut command = weir();
     command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1", "--store", "memory:"]);
     let (mut child, port) = started(command.stderr(Stdio::piped()));
+    // It leaves room for other files than connections under the limit that it finds when it starts.
+    let low = Rlimit { current: Some(40), maximum: Some(40) };
+    prlimit(Some(Pid::from_child(&child)), Resource::Nofile, low).unwrap();
     let _clients: Vec<Client> =
         (0..200).map(|_| Client::connect((Ipv4Addr::LOCALHOST, port).into()).unwrap()).collect();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);

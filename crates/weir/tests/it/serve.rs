@@ -743,13 +743,16 @@ fn an_idle_connection_is_closed_without_an_answer() {
     }
 }
 
-/// The shell's soft limit of 1024 files made connections beyond it wait without an answer.
+/// The shell's soft limit of 1024 files made connections beyond it wait without an answer. Under a low hard limit connections that
+/// were refused took the files of the store, which was lost.
 #[test]
 fn a_low_limit_of_open_files_is_raised_and_where_it_is_not_the_rest_is_refused() {
-    for (limit, answered) in [("ulimit -Sn 100", 300), ("ulimit -n 200", 100)] {
+    for (limit, answered) in [("ulimit -Sn 100", 300), ("ulimit -n 200", 50), ("ulimit -n 64", 16)] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = format!("file:{}?segment=1MiB", directory.path().display());
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{limit} && exec \"$0\" \"$@\"")]).arg(weir().get_program());
-        command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1", "--store", "memory:"]);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1", "--store", &store]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -765,6 +768,11 @@ fn a_low_limit_of_open_files_is_raised_and_where_it_is_not_the_rest_is_refused()
             .collect();
         assert!(statuses[..answered].iter().all(|status| *status == 200), "{limit}: {statuses:?}");
         assert!(statuses[answered..].iter().all(|status| *status == 503), "{limit}: {statuses:?}");
+        // More than one segment.
+        for key in 0..8 {
+            let answer = clients[0].put(&format!("/kv/{key}"), &[b'x'; 300_000]);
+            assert_eq!(answer.status, 201, "{limit}: {}", answer.text());
+        }
         child.kill().unwrap();
         child.wait().unwrap();
     }
