@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -39,6 +40,8 @@ pub struct AccessLog {
     pub(super) lines: Counter,
     /// Lines that were not written.
     pub(super) dropped: Counter,
+    /// Those of them that the log itself tells of.
+    reported: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -46,8 +49,6 @@ struct Queue {
     bytes: usize,
     parts: Vec<Vec<u8>>,
     is_closed: bool,
-    /// What [`AccessLog::dropped`] was when the log last said so.
-    reported: u64,
 }
 
 impl AccessLog {
@@ -60,28 +61,33 @@ impl AccessLog {
             changed: Condvar::new(),
             lines: Counter::default(),
             dropped: Counter::default(),
+            reported: Counter::default(),
         }
     }
 
-    /// Waits for lines, `patience` at most, and takes all there are; `None` when it was closed and all were taken. If lines were
-    /// dropped since the last call, a line says how many.
+    /// Waits for lines, `patience` at most, and takes all there are; `None` when it was closed and all were taken.
     pub fn take(&self, patience: Duration) -> Option<Vec<Vec<u8>>> {
         let mut queue = self.queue.lock();
         self.changed.wait_while_for(&mut queue, |queue| queue.parts.is_empty() && !queue.is_closed, patience);
-        let mut parts = std::mem::take(&mut queue.parts);
+        let parts = std::mem::take(&mut queue.parts);
         queue.bytes = 0;
-        let dropped = self.dropped.get();
-        let since = dropped - std::mem::replace(&mut queue.reported, dropped);
-        if since > 0 {
-            let time = humantime::format_rfc3339_micros(SystemTime::now());
-            parts.push(format!("{{\"time\":\"{time}\",\"dropped\":{since}}}\n").into_bytes());
-        }
         (!parts.is_empty() || !queue.is_closed).then_some(parts)
     }
 
     /// Counts lines that were taken but could not be written.
     pub fn not_written(&self, lines: u64) {
         self.dropped.add(lines);
+    }
+
+    /// If lines were dropped that the log does not tell of yet, `write`s a line that says how many.
+    pub fn report_dropped(&self, write: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let since = self.dropped.get() - self.reported.get();
+        if since > 0 {
+            let time = humantime::format_rfc3339_micros(SystemTime::now());
+            write(format!("{{\"time\":\"{time}\",\"dropped\":{since}}}\n").as_bytes())?;
+            self.reported.add(since);
+        }
+        Ok(())
     }
 
     /// No more lines come.
@@ -345,7 +351,8 @@ mod tests {
         }
         recorder.hand_on();
         recorder.log.close();
-        let parts = recorder.log.take(Duration::ZERO).unwrap_or_default().concat();
+        let mut parts = recorder.log.take(Duration::ZERO).unwrap_or_default().concat();
+        recorder.log.report_dropped(|line| io::Write::write_all(&mut parts, line)).unwrap();
         let lines = String::from_utf8(parts).unwrap();
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -404,9 +411,14 @@ mod tests {
         let part = vec![b'x'; QUEUE_BYTES_MAX / 4];
         (0..7).for_each(|_| log.put(part.clone(), 3));
         assert_eq!((log.lines.get(), log.dropped.get()), (12, 9));
-        let parts = log.take(Duration::ZERO).unwrap();
-        assert_eq!(parts.len(), 5);
-        assert!(parts[4].ends_with(b"\"dropped\":9}\n"));
+        assert_eq!(log.take(Duration::ZERO).unwrap().len(), 4);
+        // Told until it is written, and then no more.
+        assert!(log.report_dropped(|_| Err(io::ErrorKind::StorageFull.into())).is_err());
+        let mut told = Vec::new();
+        log.report_dropped(|line| io::Write::write_all(&mut told, line)).unwrap();
+        assert!(told.ends_with(b"\"dropped\":9}\n"));
+        log.report_dropped(|_| unreachable!("it was told")).unwrap();
+        assert_eq!(log.dropped.get(), 9);
         assert_eq!(log.take(Duration::ZERO), Some(vec![]));
         log.close();
         assert_eq!(log.take(Duration::MAX), None);

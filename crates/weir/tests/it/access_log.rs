@@ -4,8 +4,9 @@ use crate::support::{Server, until, weir};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn lines(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -154,6 +155,34 @@ fn a_disk_that_takes_nothing_holds_nobody_up() {
     until("lines that could not be written", || {
         assert_eq!(client.get("/kv/a").status, 404);
         client.stats()["weir_access_log_dropped_total"].as_f64() > Some(0.0)
+    });
+}
+
+/// What was written was counted as well as the notes that could not be, and the file told of the last of them only.
+#[test]
+fn lines_that_found_a_full_disk_are_each_counted_once_and_told_when_there_is_room() {
+    let small = tempfile::tempdir().unwrap();
+    let script =
+        "mount -t tmpfs -o size=64k tmpfs \"$1\"; head -c 1m /dev/zero > \"$1/full\"; shift && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(small.path()).arg(weir().get_program());
+    let path = small.path().join("log");
+    // Failures only: the statistics are asked for, too.
+    let flags = ["--access-log-sample", "0", "--access-log", path.to_str().unwrap()];
+    let server = Server::start_by(command, "memory:", &flags, &[]).unwrap();
+    // Where the server sees the disk.
+    let seen = PathBuf::from(format!("/proc/{}/root{}", server.pid(), path.display()));
+    let mut client = server.client();
+    for dropped in [1.0, 2.0] {
+        client.ask("POST", "/kv/a", &[], b"").unwrap();
+        until("it is counted", || client.stats()["weir_access_log_dropped_total"] == dropped);
+        // Time for a note of it.
+        std::thread::sleep(Duration::from_millis(1200));
+    }
+    assert_eq!(client.stats()["weir_access_log_dropped_total"], 2.0);
+    fs::remove_file(seen.with_file_name("full")).unwrap();
+    until("the file tells of them", || {
+        fs::read_to_string(&seen).is_ok_and(|text| text.contains("\"dropped\":2}"))
     });
 }
 

@@ -70,19 +70,24 @@ fn open(path: &Path) -> io::Result<File> {
 fn write(log: &AccessLog, mut target: Target) {
     // Whether the last thing written was a part of a line, and whether that was said.
     let (mut is_torn, mut is_failing) = (false, false);
-    while let Some(parts) = log.take(LOOK) {
+    loop {
+        let taken = log.take(LOOK);
         let mut written = target.reopen();
-        for part in &parts {
+        let mut write = |part: &[u8]| {
             let newline = if is_torn { &b"\n"[..] } else { b"" };
-            let is_open = written.is_ok();
-            written = written.and_then(|()| target.write(newline)).and_then(|()| target.write(part));
+            let done = target.write(newline).and_then(|()| target.write(part));
+            is_torn = done.is_err() && !matches!(target, Target::Output);
+            done
+        };
+        for part in taken.iter().flatten() {
+            written = written.and_then(|()| write(part));
             if written.is_err() {
-                is_torn |= is_open && !matches!(target, Target::Output);
                 log.not_written(part.iter().filter(|&&byte| byte == b'\n').count() as u64);
-            } else {
-                is_torn = false;
             }
         }
+        // After the lines: those that were dropped just now count, and it has to be written itself.
+        written = written.and_then(|()| log.report_dropped(&mut write));
+        let Some(parts) = taken else { return };
         match written {
             Err(error) if !is_failing => {
                 log::warn!(
