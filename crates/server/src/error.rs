@@ -1,14 +1,21 @@
 //! Failures as answers: which status, which code, whether the write happened.
 
+use super::Throttle;
 use crate::budget::Full;
 use crate::tiered::{Error, Kind, WriteError};
 use http1::{Reject, Writer, response};
 use kv::{Outcome, Version, proto};
+use parking_lot::Mutex;
 use serde::Serialize;
 use std::borrow::Cow;
+use std::sync::LazyLock;
+use std::time::Instant;
 
 /// The content type of such an answer.
 pub(super) const PROBLEM: &str = "application/problem+json";
+
+/// Requests that a store refused with all others.
+static REFUSALS: LazyLock<Mutex<Throttle>> = LazyLock::new(Mutex::default);
 
 /// An answer that is no success. The problem's body is made from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +149,9 @@ impl Failure {
                 "the server has no room for more requests to the store, or for their rows; ask again later",
             ),
             Kind::Rejected => (REFUSED, "the store refuses this; the server's log says why"),
-            Kind::Refused => (REFUSED, "the store refuses every write now; the server's log says why"),
+            Kind::Refused => {
+                (REFUSED, "the store refuses writes for now, as with a full disk; the server's log says why")
+            }
             Kind::Retry => ("store_conflict", "the store rolled this back; ask again"),
             Kind::Taken | Kind::Ending => {
                 ("standby", "another server owns the store; send the request to that one, or again later")
@@ -151,7 +160,12 @@ impl Failure {
                 ("store_unavailable", "the store cannot be asked now; the server's log says why")
             }
         };
-        if code == REFUSED {
+        // With a full disk every request says the same.
+        if error.kind() == Kind::Refused {
+            if let Some(count) = REFUSALS.lock().count(Instant::now()) {
+                log::warn!("{error} (requests refused since this was last said: {count})");
+            }
+        } else if code == REFUSED {
             log::warn!("{error}");
         }
         Failure::new(503, code, detail).with("Retry-After", "1")
