@@ -315,8 +315,15 @@ impl Owner for PostgresOwner {
 /// open transaction on the table.
 async fn make_tables(client: &Client, tables: &[Table]) -> Setup<()> {
     for (name, columns, also) in tables {
-        let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[name]).await?;
+        let there = "SELECT to_regclass($1) IS NOT NULL, to_regclass('weir_owner') IS NOT NULL";
+        let there = client.query_one(there, &[name]).await?;
         if !there.get::<_, bool>(0) {
+            if *name == ROWS && there.get(1) {
+                log::warn!(
+                    "the database has no table {ROWS}, although a server has used it before: the table is made anew, \
+                     without rows; restore a backup if it was dropped by mistake"
+                );
+            }
             let right = "SELECT current_schema()::text, current_user::text,
                 coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)";
             let right = client.query_one(right, &[]).await?;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Statement};
 
@@ -225,6 +226,18 @@ impl PostgresSession {
         })
     }
 
+    /// What a failure at `step` means. A table that is missing is made when the store is acquired, and not before.
+    fn failure(&self, error: tokio_postgres::Error, step: Step<'_>) -> Error {
+        match error.code() {
+            // The statement has changed nothing, and committed nothing.
+            Some(&SqlState::UNDEFINED_TABLE) => {
+                let step = if matches!(step, Step::Read) { step } else { Step::Write };
+                Failure::from(error).and_ended().of(&self.base.shown, step)
+            }
+            _ => self.base.failure(error, step),
+        }
+    }
+
     async fn read_now(&self, keys: &[Key]) -> Result<Vec<Option<Row>>, tokio_postgres::Error> {
         let found = match keys {
             [] => return Ok(Vec::new()),
@@ -256,7 +269,7 @@ impl PostgresSession {
         self.base.check_open()?;
         if events.is_some() {
             let prepared = self.prepare_events().await;
-            prepared.map_err(|error| self.base.failure(error, Step::Write))?;
+            prepared.map_err(|error| self.failure(error, Step::Write))?;
         }
         let columns = Columns::of(writes);
         let (puts, Columns { keys, gone, .. }) = (columns.puts(), &columns);
@@ -282,7 +295,7 @@ impl PostgresSession {
             }
         };
         // A statement is a transaction of its own.
-        let changed = changed.map_err(|error| self.base.failure(error, Step::Commit))?;
+        let changed = changed.map_err(|error| self.failure(error, Step::Commit))?;
         let changed = by_key(&changed)
             .map_err(|error| Failure::from(error).and_ended().of(&self.base.shown, Step::Commit))?;
         let found = |write: &Write| match (changed.get(write.key.as_bytes()), &write.change) {
@@ -299,7 +312,7 @@ impl Session for PostgresSession {
     async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
         self.base.limit_lock_wait_of_read().await;
         let rows = self.read_now(keys).await;
-        rows.map_err(|error| self.base.failure(error, Step::Read))
+        rows.map_err(|error| self.failure(error, Step::Read))
     }
 
     fn begin_decision(&mut self, is_part: bool) {
@@ -322,7 +335,7 @@ impl Session for PostgresSession {
     async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {
         let statement = if listing.expired { &self.list_expired } else { &self.list };
         let rows = self.base.list(listing, statement).await;
-        rows.map_err(|error| self.base.failure(error, Step::Read))
+        rows.map_err(|error| self.failure(error, Step::Read))
     }
 
     async fn clear(&mut self) -> Answer<()> {
@@ -330,7 +343,7 @@ impl Session for PostgresSession {
         // every reader.
         self.base.limit_lock_wait().await;
         let cleared = self.base.client.batch_execute(&clear_of(&["weir_kv"])).await;
-        cleared.map_err(|error| self.base.failure(error, Step::Commit))
+        cleared.map_err(|error| self.failure(error, Step::Commit))
     }
 }
 

@@ -149,3 +149,20 @@ fn a_start_over_a_table_without_statistics_read_all_of_it() {
     let read = read() - before;
     assert!(read < 1000, "{read}");
 }
+
+/// The server was ready, and every read of another key failed.
+#[test]
+fn a_table_that_was_dropped_is_made_anew() {
+    let postgres = postgres();
+    let server = Server::start(&postgres.url(), &[]);
+    let mut client = server.client();
+    for (method, path) in [("GET", "/kv/none"), ("PUT", "/kv/a"), ("GET", "/kv")] {
+        let leases = client.stats()["weir_store_leases_total"].as_f64();
+        postgres.ask("DROP TABLE weir_kv").unwrap();
+        let failed = client.ask(method, path, &[], b"").unwrap();
+        assert_eq!(failed.status, 503, "{method} {path}");
+        assert_eq!(failed.header("weir-outcome"), (method == "PUT").then_some("not-applied"));
+        until("the store is back", || client.ask(method, path, &[], b"").unwrap().status < 500);
+        assert_eq!(client.stats()["weir_store_leases_total"].as_f64(), leases.map(|leases| leases + 1.0));
+    }
+}
