@@ -21,7 +21,8 @@ mod user_table;
 
 use super::password::Password;
 use super::sql::{
-    self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, overtaken, taken,
+    self, Failure, MORE_CONNECTIONS, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table,
+    overtaken, taken,
 };
 use super::store_url::StoreUrl;
 use super::user_table::{PARAMETERS, RowsTable, Seen, UserTable};
@@ -447,7 +448,10 @@ fn meaning(error: &mysql_async::Error) -> Meaning {
 /// The reason, on one line.
 fn cause(error: &mysql_async::Error) -> String {
     one_line(&match error {
-        mysql_async::Error::Server(refusal) => format!("{} ({})", refusal.message, refusal.code),
+        mysql_async::Error::Server(refusal) => {
+            let remedy = if matches!(refusal.code, 1040 | 1203 | 1226) { MORE_CONNECTIONS } else { "" };
+            format!("{} ({}){remedy}", refusal.message, refusal.code)
+        }
         mysql_async::Error::Io(mysql_async::IoError::Io(error)) => error.to_string(),
         mysql_async::Error::Driver(error) => error.to_string(),
         other => other.to_string(),

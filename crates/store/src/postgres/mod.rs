@@ -17,7 +17,8 @@ mod user_table;
 
 use super::password::Password;
 use super::sql::{
-    self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, overtaken, taken,
+    self, Failure, MORE_CONNECTIONS, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table,
+    overtaken, taken,
 };
 use super::user_table::{RowsTable, UserTable, refuse};
 use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers};
@@ -225,7 +226,8 @@ impl Postgres {
         let who = "SELECT a.pid, coalesce(host(a.client_addr), 'a local socket'), a.backend_start::text,
                 coalesce(a.application_name <> current_setting('application_name')
                     AND split_part(a.application_name, ' ', 3)
-                      = split_part(current_setting('application_name'), ' ', 3), false)
+                      = split_part(current_setting('application_name'), ' ', 3), false),
+                coalesce(a.application_name = current_setting('application_name'), false)
             FROM pg_locks l JOIN pg_stat_activity a USING (pid)
             WHERE l.locktype = 'advisory' AND l.granted
               AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -247,6 +249,11 @@ impl Postgres {
             return Error::new(Kind::Config, message);
         }
         let (pid, host, since): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
+        if row.get(4) {
+            let what = format!("an earlier session of this server still holds the store {}", self.shown);
+            let remedy = format!("end it there with pg_terminate_backend({pid})");
+            return Error::new(Kind::Taken, format!("{what} (since {since}); if it lasts, {remedy}"));
+        }
         taken(&self.shown, &format!(" (backend {pid} from {host}, since {since})"))
     }
 
@@ -381,7 +388,7 @@ impl Store for Postgres {
 
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Failure {
-        let cause = cause(&error);
+        let mut cause = cause(&error);
         if std::error::Error::source(&error).is_some_and(is_of_another_type) {
             return foreign_table(&cause);
         }
@@ -391,6 +398,9 @@ impl From<tokio_postgres::Error> for Failure {
         };
         use tokio_postgres::error::Severity::{Fatal, Panic};
         let code = refusal.code();
+        if code == &SqlState::TOO_MANY_CONNECTIONS {
+            cause.push_str(MORE_CONNECTIONS);
+        }
         let meaning = match code.code().get(..2) {
             // Wrong password, unknown role or database.
             Some("28") => Meaning::Login,

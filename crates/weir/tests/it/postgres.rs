@@ -1,7 +1,7 @@
 //! PostgreSQL while other programs work with its tables, and when it lets nobody wait.
 
 use crate::stores::block_on;
-use crate::support::{Answer, Client, PATIENCE, Server, postgres, until};
+use crate::support::{Answer, Client, PATIENCE, Server, postgres, postgres_with, until};
 use lab_run::harness::DatabaseServer;
 use store::{self, Kind, Part};
 use tokio::runtime::Runtime;
@@ -165,4 +165,27 @@ fn a_table_that_was_dropped_is_made_anew() {
         until("the store is back", || client.ask(method, path, &[], b"").unwrap().status < 500);
         assert_eq!(client.stats()["weir_store_leases_total"].as_f64(), leases.map(|leases| leases + 1.0));
     }
+}
+
+#[test]
+fn a_session_of_its_own_is_no_other_server_and_too_few_connections_have_a_remedy() {
+    let postgres = postgres_with(&[("max_connections", "4"), ("superuser_reserved_connections", "0")]);
+    block_on(async {
+        let store = store::open(&postgres.url()).unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        // It was called another server.
+        let taken = store.acquire(Part::WHOLE).await.map(drop).unwrap_err();
+        assert!(
+            taken.kind() == Kind::Taken && taken.to_string().contains("session of this server"),
+            "{taken}"
+        );
+        let mut sessions = Vec::new();
+        let error = loop {
+            match store.connect(lease.epoch).await {
+                Ok(session) => sessions.push(session),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("(53300); raise its max_connections, or lower"), "{error}");
+    });
 }

@@ -222,8 +222,9 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
 }
 
 fn store_failure(error: &store::Error) -> Error {
+    let text = error.to_string();
     match error.kind() {
-        Kind::Unavailable if error.to_string().starts_with("cannot reach") => {
+        Kind::Unavailable if text.starts_with("cannot reach") && !text.contains("; ") => {
             Error::new(error).hint("start it, or check host and port of --store")
         }
         // PostgreSQL and MySQL: the user may not.
