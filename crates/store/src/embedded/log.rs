@@ -144,10 +144,14 @@ impl Log {
         let replayed = Replayed::read(directory).map_err(cannot)?;
         if let Some(damage) = replayed.damage.first() {
             let store = format!("file:{}", directory.display());
-            let commands =
-                format!("`weir store check {store}` lists all damage, `weir store repair {store}`");
+            let rest = match replayed.index.segments.is_empty() {
+                true => ": nothing of the store is left".to_owned(),
+                false => format!(
+                    ", or: `weir store check {store}` lists all damage, `weir store repair {store}` keeps what can be read"
+                ),
+            };
             let what = format!("the store {store} is damaged: {damage}; restore a backup of the directory");
-            return Err(Error::new(Kind::Config, format!("{what}, or: {commands} keeps what can be read")));
+            return Err(Error::new(Kind::Config, what + &rest));
         }
         let Replayed { store, index, meta, bytes, end: whole_end, carried, batch, at_rest, .. } = replayed;
         let ends = [whole_end, carried.last().map_or(whole_end, |range| range.end as u64)];

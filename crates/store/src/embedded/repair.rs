@@ -76,7 +76,8 @@ fn repair_locked(directory: &Path, segment_bytes_max: Option<u64>, lock: File) -
     }
     let old = files::segments(directory).map_err(unusable)?;
     if old.is_empty() {
-        return Err(no_store_in(directory));
+        let what = format!("nothing of the store in {} is left", directory.display());
+        return Err(Error::new(Kind::Config, format!("{what}; restore a backup of the directory")));
     }
     // Numbers of segments that are missing stay a gap.
     let at_rest = replayed.at_rest.map_or(0, |end| end.segment);

@@ -48,8 +48,12 @@ pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
                 places => {
                     let directory = checked.directory.display();
                     let what = format!("the store is damaged at {}", counted(places as u64, "place"));
-                    let hint = format!("`weir store repair {directory}` keeps what can be read");
-                    Err(kv::Error::new(what).hint(format_args!("restore a backup, or {hint}")))
+                    Err(kv::Error::new(what).hint(match checked.segments {
+                        0 => "restore a backup: nothing of the store is left".to_owned(),
+                        _ => format!(
+                            "restore a backup, or `weir store repair {directory}` keeps what can be read"
+                        ),
+                    }))
                 }
             }
         }

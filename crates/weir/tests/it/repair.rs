@@ -64,6 +64,23 @@ fn a_damaged_store_is_refused_checked_and_repaired() {
     }
 }
 
+/// A repair was advised, and said that there is no store.
+#[test]
+fn of_a_store_without_any_segment_only_a_backup_is_advised() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("file:{}/store", directory.path().display());
+    let mut server = Server::start(&url, &[]);
+    assert_eq!(server.client().put("/kv/a", b"1").status, 201);
+    server.terminate();
+    server.wait();
+    fs::remove_file(oldest(&directory.path().join("store"))).unwrap();
+    let refused = Server::start_in(&url, &[], &[("WEIR_DRAIN", "1s".into())]).err().unwrap();
+    for text in [refused, store("check", &url).1, store("repair", &url).1] {
+        let is_advised = text.contains("restore a backup") && !text.contains("weir store repair");
+        assert!(is_advised && text.contains("nothing of the store"), "{text}");
+    }
+}
+
 /// Killed before each of its calls in turn, a repair is begun again, and finishes with every row that could be read.
 #[test]
 fn a_repair_that_was_killed_loses_nothing() {
