@@ -464,7 +464,11 @@ pub(super) fn start_thread(
     name: &str,
     run: impl FnOnce(Runtime) + Send + 'static,
 ) -> Result<JoinHandle<()>, Error> {
-    let cannot = |error| Error::new(Kind::Config, format!("cannot start the thread {name}: {error}"));
+    let cannot = |error| {
+        let remedy =
+            "raise `ulimit -n` and `ulimit -u`, or lower --store-read-workers or --store-write-workers";
+        Error::new(Kind::Config, format!("cannot start the thread {name}: {error}; {remedy}"))
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     std::thread::Builder::new().name(name.to_owned()).spawn(move || run(runtime)).map_err(cannot)
 }

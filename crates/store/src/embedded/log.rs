@@ -15,7 +15,8 @@ use super::segment::{self, Entry, EntryKind, Meta, PREAMBLE_BYTES};
 use crate::{Error, EventBlock, Found, Kind, Listed, Listing};
 use kv::{Change, Key, Row, Version, Write};
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::statvfs;
+use rustix::fs::{Access, access, statvfs};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::{Bound, Range};
@@ -129,6 +130,8 @@ impl Log {
         let is_new = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let made: Vec<&Path> = directory.ancestors().skip(1).take_while(is_new).collect();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(cannot)?;
+        // Else only the first write would say so, without its place.
+        access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| cannot(error.into()))?;
         // The directory's own name has to be on disk, too, and those of the directories above that were made with it.
         for named in [directory].into_iter().chain(made) {
             let parent = named.join("..");
@@ -554,7 +557,12 @@ fn append_at(file: &File, bytes: &[u8], offset: u64) -> Result<(), Error> {
 
 pub(super) fn cannot_open(directory: &Path, cause: &io::Error) -> Error {
     let what = format!("cannot open the store file:{}: {cause}", directory.display());
-    Error::new(Kind::Config, format!("{what}; name a directory that can be read and written"))
+    let remedy = match cause.raw_os_error() {
+        Some(code) if code == Errno::MFILE.raw_os_error() => "raise `ulimit -n`",
+        Some(code) if code == Errno::NOENT.raw_os_error() => "name a directory that is there",
+        _ => "name a directory that can be read and written",
+    };
+    Error::new(Kind::Config, format!("{what}; {remedy}"))
 }
 
 pub(super) fn not_written(error: &io::Error) -> Error {

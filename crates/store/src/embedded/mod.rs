@@ -83,7 +83,9 @@ impl Drop for Opened {
         }
         // Without it the log is opened as after a crash.
         if let Err(error) = self.log.say_end() {
-            ::log::warn!("the end of the embedded store is not noted: {error}");
+            ::log::warn!(
+                "cannot write the file `end` of the embedded store: {error}; nothing is lost, and the next start opens it as after a crash"
+            );
         }
     }
 }
@@ -173,7 +175,10 @@ impl Store for Embedded {
             cleaner.spawn(move || clean(&log, &|| is_stopped.load(Relaxed)))
         };
         let cleaner = cleaner.map_err(|error| {
-            Error::new(Kind::Config, format!("cannot start the thread store-clean: {error}"))
+            Error::new(
+                Kind::Config,
+                format!("cannot start the thread store-clean: {error}; raise `ulimit -u`"),
+            )
         })?;
         let opened = Arc::new(Opened { log, is_stopped, cleaner: Some(cleaner) });
         *self.owned.lock() = Some((epoch, Arc::downgrade(&opened)));

@@ -74,7 +74,7 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
         // Not the exit code of wrong settings, with which a service manager gives up: the port or address may be there soon.
         let error_kind = error.kind();
         let may_change = matches!(error_kind, io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable);
-        let failed = if may_change { Error::new(error) } else { Error::input(error) };
+        let failed = if may_change { Error::new(&error) } else { Error::input(&error) };
         failed.hint(match error_kind {
             io::ErrorKind::AddrNotAvailable => "name an address of this machine",
             io::ErrorKind::AddrInUse => {
@@ -85,6 +85,7 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
             io::ErrorKind::PermissionDenied => {
                 "choose a path in a directory of this user, or a port of 1024 or more"
             }
+            _ if error.to_string().contains("(os error 24)") => "raise `ulimit -n`, or lower --workers",
             _ => "",
         })
     };
