@@ -298,7 +298,7 @@ impl Owner {
         self.shared.clock.advance_to(lease.now);
         if lease.epoch > Version::EPOCH_MAX {
             let message = format!(
-                "the store was leased {} times; versions have no room for more (docs/consistency.md)",
+                "the store was leased {} times, and versions have no room for more (docs/consistency.md)",
                 lease.epoch
             );
             return Err(Error::new(Kind::Config, message));

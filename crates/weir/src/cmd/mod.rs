@@ -51,6 +51,14 @@ struct Cli {
     command: Command,
 }
 
+/// The failure of a store, which says what to do behind its first semicolon.
+fn of_store(error: &::store::Error) -> Error {
+    let text = error.to_string();
+    let (what, remedy) = text.split_once("; ").unwrap_or((&text, ""));
+    let is_input = error.kind() == ::store::Kind::Config;
+    if is_input { Error::input(what) } else { Error::new(what) }.hint(remedy)
+}
+
 /// The sub-commands: of each row a variant of [`Command`] and its call; the row’s file has `Args` and `run`.
 macro_rules! commands {
     ($($(#[$condition:meta])* $name:ident($file:ident),)*) => {

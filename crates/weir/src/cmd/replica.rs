@@ -1,7 +1,7 @@
 //! `weir replica`: makes a PostgreSQL follow the stores, and says how it does.
 
-use super::say;
 use super::serve::store_urls;
+use super::{of_store, say};
 use store::{Error, Kind, replica};
 
 /// Keep a copy of PostgreSQL stores on another PostgreSQL server, for `weir serve --read-fallback`.
@@ -47,6 +47,7 @@ pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
 
 fn failure(error: &Error) -> kv::Error {
     match error.kind() {
+        Kind::Config if error.to_string().contains("; ") => of_store(error),
         Kind::Config => kv::Error::input(error).hint("`weir replica --help` shows what it takes"),
         _ => kv::Error::new(error).hint("start it, and say it again: what is done already stays"),
     }

@@ -1,7 +1,7 @@
 //! `weir store`: copies an embedded store, and checks and repairs one that no server uses.
 
-use super::{counted, say};
-use ::store::{Checked, Damage, Error, Kind, Repaired};
+use super::{counted, of_store, say};
+use ::store::{Checked, Damage, Repaired};
 use std::path::PathBuf;
 
 /// Back up, check or repair an embedded store (`file:`).
@@ -41,7 +41,7 @@ struct Backup {
 pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
     match args.action {
         Action::Check(Place { store }) => {
-            let checked = ::store::check(&store).map_err(|error| failure(&error))?;
+            let checked = ::store::check(&store).map_err(|error| of_store(&error))?;
             show(&checked);
             match checked.damage.len() {
                 0 => Ok(()),
@@ -58,12 +58,12 @@ pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
             }
         }
         Action::Backup(Backup { place: Place { store }, destination }) => {
-            let copied = ::store::backup(&store, &destination).map_err(|error| failure(&error))?;
+            let copied = ::store::backup(&store, &destination).map_err(|error| of_store(&error))?;
             show(&copied);
             Ok(())
         }
         Action::Repair(Place { store }) => {
-            let repaired = ::store::repair(&store).map_err(|error| failure(&error))?;
+            let repaired = ::store::repair(&store).map_err(|error| of_store(&error))?;
             show(&repaired.before);
             show_repair(&repaired);
             Ok(())
@@ -137,12 +137,5 @@ fn show_repair(repaired: &Repaired) {
     }
     if !repaired.has_map {
         say("  which part of the keys it held could not be read: it is a store of all keys now");
-    }
-}
-
-fn failure(error: &Error) -> kv::Error {
-    match error.kind() {
-        Kind::Config => kv::Error::input(error),
-        _ => kv::Error::new(error),
     }
 }

@@ -257,7 +257,7 @@ fn what_cannot_be_a_replica_is_refused_with_the_remedy() {
         (
             empty.url(),
             store(plain.url()),
-            "runs with wal_level = replica, which replicas cannot follow; run ALTER SYSTEM",
+            "runs with wal_level = replica, which replicas cannot follow; hint: run ALTER SYSTEM",
         ),
         (logical.url_of("second"), store(logical.url()), "are on the same PostgreSQL server"),
         (logical.url(), store(logical.url()), "is a store itself"),

@@ -119,7 +119,7 @@ fn stores_in_another_order_or_number_are_refused() {
     for (stores, said) in [
         (
             &[&second, &first][..],
-            "/second is shard 2 of 2, but was given as shard 1 of 2; give the --store URLs in",
+            "/second is shard 2 of 2, but was given as shard 1 of 2; hint: give the --store URLs in",
         ),
         (&[&first], "/postgres is shard 1 of 2, but was given as the only store"),
         (&[&first, &second, &third], "/postgres is shard 1 of 2, but was given as shard 1 of 3"),

@@ -67,7 +67,7 @@ fn check_second(database: &DatabaseServer, holder: &str) {
     assert!(said.contains("another server holds the store") && said.contains(holder), "{said}");
     let [waits, error] = said.trim().lines().collect::<Vec<_>>().try_into().unwrap();
     assert!(
-        waits.ends_with("; waiting 10 s for it") && error.contains("; stop it, or use another"),
+        waits.ends_with("; waiting 10 s for it") && error.contains("; hint: stop it, or use another"),
         "{said}"
     );
 }

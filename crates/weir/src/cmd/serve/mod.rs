@@ -10,7 +10,7 @@ mod service;
 pub(crate) use args::Args;
 pub(super) use plan::store_urls;
 
-use super::say;
+use super::{of_store, say};
 use cache::{self, Cache};
 use kv::Error;
 use kv::units::Size;
@@ -229,17 +229,15 @@ fn store_failure(error: &store::Error) -> Error {
             Error::new(error).hint("start it, or check host and port of --store")
         }
         // PostgreSQL and MySQL: the user may not.
-        Kind::Config if ["(42501)", "(1142)"].iter().any(|code| error.to_string().contains(code)) => {
+        Kind::Config if ["(42501)", "(1142)"].iter().any(|code| text.contains(code)) => {
             Error::input(error).hint(
                 "GRANT the user of --store SELECT, INSERT, UPDATE and DELETE on the tables weir_…, and CREATE for their first start",
             )
         }
-        // Most say what to do.
-        Kind::Config if !error.to_string().contains("; ") => {
+        Kind::Config if !text.contains("; ") => {
             Error::input(error).hint("check the URL of --store; `weir serve --help` shows what it takes")
         }
-        Kind::Config => Error::input(error),
-        _ => Error::new(error),
+        _ => of_store(error),
     }
 }
 
