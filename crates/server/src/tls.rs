@@ -94,8 +94,17 @@ fn identity(files: &[PathBuf], _before: Option<&Identity>) -> Result<Identity, E
             let what = format!("the key in {key} is not that of the first certificate in {certificate}");
             Error::input(what).hint("give both files of one certificate, the server's own first")
         }
+        error if error.to_string().contains("UnsupportedCertVersion") => {
+            let what =
+                format!("cannot use {}: it is a certificate of X.509 version 1", certificate.display());
+            Error::input(what).hint("make one of version 3, as `openssl req -x509` does")
+        }
         error => wrong(certificate, &error),
     })?;
+    if let Some(end) = end.filter(|end| *end < SystemTime::now()) {
+        let (file, end) = (certificate.display(), humantime::format_rfc3339_seconds(end));
+        log::warn!("a certificate in {file} has expired at {end}: clients refuse it; renew it");
+    }
     config.ignore_client_order = true;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.ticketer = ring::Ticketer::new().map_err(|error| wrong(certificate, &error))?;

@@ -367,3 +367,28 @@ fn files_that_cannot_be_used_are_named_and_not_shown() {
         assert!(lines.into_iter().all(|line| !said.contains(line)), "{said}");
     }
 }
+
+/// The one was served without a word, and of the other debug text was shown.
+#[test]
+fn a_certificate_that_has_expired_is_told_and_one_of_version_1_is_refused_with_a_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2020, 1, 31);
+    let key = rcgen::KeyPair::generate().unwrap();
+    fs::write(directory.path().join("key"), key.serialize_pem()).unwrap();
+    fs::write(directory.path().join("expired"), params.self_signed(&key).unwrap().pem()).unwrap();
+    let script = "openssl req -new -key key -subj /CN=a | openssl x509 -req -signkey key -out old";
+    let made = Command::new("sh").args(["-c", script]).current_dir(directory.path()).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for (file, told) in [
+        ("expired", "warn: a certificate in expired has expired at 2020-01-31T00:00:00Z"),
+        ("old", "old: it is a certificate of X.509 version 1; hint: make one of version 3"),
+    ] {
+        // It ends: the store is wrong.
+        let mut command = weir();
+        command.args(["serve", "--store", "file:", "--tls-key", "key", "--tls-cert", file]);
+        let output = command.current_dir(directory.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(told), "{said}");
+    }
+}

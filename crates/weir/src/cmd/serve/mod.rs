@@ -38,8 +38,8 @@ const SAME_SIGNAL: Duration = Duration::from_secs(1);
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     // Before there are threads: it changes the environment.
     let passed = service::passed_sockets()?;
-    let plan = plan(args.with_file(&std::env::args_os().collect::<Vec<_>>())?)?;
     logger::start()?;
+    let plan = plan(args.with_file(&std::env::args_os().collect::<Vec<_>>())?)?;
     warn_of_others_rights(&plan.args);
     let (log, path) = (plan.options.access_log.as_ref(), plan.args.access_log.as_ref());
     let writer = log.zip(path).map(|(log, path)| access_log::start(log, path)).transpose()?;
