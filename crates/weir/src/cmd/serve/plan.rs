@@ -29,6 +29,9 @@ fn wrong<T>(what: impl Display, hint: impl Display) -> Result<T, Error> {
 /// The plan that the settings make, or the first of them that is wrong.
 pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     let lab = args.lab;
+    if args.listen.is_empty() {
+        return wrong("listen names no address", "write listen = [\"127.0.0.1:8080\"], or leave it out");
+    }
     let remote: Vec<&CompatListener> = args.compat.iter().filter(|at| !at.listen.is_local()).collect();
     let first =
         |flag, list: &[Listen]| list.iter().find(|at| !at.is_local()).map(|at| format!("{flag} {at}"));
@@ -388,9 +391,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("weir.toml");
         std::fs::write(&file, "workers = 3\nchache-entries = 7\n").unwrap();
+        let empty = directory.path().join("empty.toml");
+        std::fs::write(&empty, "listen = []\n").unwrap();
         for (flags, part) in [
             (&["--config", "/nowhere.toml"][..], "cannot read /nowhere.toml"),
             (&["--config", file.to_str().unwrap()], "line 2: unknown field `chache-entries`"),
+            (&["--config", empty.to_str().unwrap()], "listen names no address"),
             (&["--listen", "0.0.0.0:80"], "can be reached from other machines"),
             (&["--listen", "127.0.0.1:80", "--listen", "[::]:80"], "--listen [::]:80 can be reached"),
             (
