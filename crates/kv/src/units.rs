@@ -27,7 +27,7 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Span, Error> {
         let secs = scaled(text, TIMES)
-            .ok_or_else(|| wrong("a duration is a number with us, ms, s, m or h", "500ms"))?;
+            .ok_or_else(|| wrong("a duration is a number with us, ms, s, m or h", "500ms or 24h"))?;
         // Added to any instant it is one.
         let span = Duration::try_from_secs_f64(secs).ok().filter(|span| *span <= SPAN_MAX);
         span.map(Span).ok_or_else(|| Error::input("this duration is longer than 100 years"))

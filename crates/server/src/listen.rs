@@ -75,6 +75,8 @@ impl FromStr for Listen {
 
     /// Looks a name up.
     fn from_str(text: &str) -> Result<Listen, Error> {
+        // Of a list with blanks.
+        let text = text.trim();
         let listen = |name, addresses| Ok(Listen { text: text.to_owned(), name, addresses });
         if let Some(path) = text.strip_prefix(UNIX) {
             if path.is_empty() {

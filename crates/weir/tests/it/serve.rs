@@ -1030,7 +1030,7 @@ fn wrong_input_is_refused_in_one_line_with_a_remedy() {
         (&[][..], none, &["sub-command", "hint: "][..]),
         (&["sevre"], none, &["sevre", "hint: "]),
         (&["serve", "--wrokers", "2"], none, &["--wrokers", "hint: "]),
-        (&["serve", "--workers", "0"], none, &["0 is not in 1..", "hint: "]),
+        (&["serve", "--workers", "0"], none, &["it has to be 1 or more", "hint: "]),
         (&["serve"], &[("WEIR_WORKERS", "x")], &["'x' for '--workers <N>'", "WEIR_WORKERS", "hint: "]),
         (
             &["serve"],

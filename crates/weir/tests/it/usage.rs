@@ -95,8 +95,8 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         ),
         (
             "serve --workers two",
-            "invalid value 'two' for '--workers <N>': expected a whole number",
-            "`weir serve --help`",
+            "invalid value 'two' for '--workers <N>': it has to be 1 or more",
+            "write a whole number",
         ),
         (
             "serve --cache-bytes 5Q",

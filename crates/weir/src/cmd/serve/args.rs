@@ -2,7 +2,6 @@
 
 use crate::cmd::{Cli, Command, read_text, usage, without_password};
 use cache::policy::{self, PolicyRow};
-use clap::builder::RangedU64ValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, CommandFactory, FromArgMatches};
 use kv::faults::FAULTS;
@@ -101,15 +100,15 @@ pub(crate) struct Args {
     pub(super) store_timeout: Duration,
 
     /// Maximum number of requests in the queue of each store worker; more are answered 503
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = at_least_one)]
     pub(super) store_queue: usize,
 
     /// Threads that read from the store [default: depends on the store]
-    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(super) store_read_workers: Option<usize>,
 
     /// Threads that write to the store [default: depends on the store]
-    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(super) store_write_workers: Option<usize>,
 
     /// How long to keep events (changes of keys, for clients of /watch) in the store, so that these clients can resume after a restart [default: not at all]
@@ -138,15 +137,15 @@ pub(crate) struct Args {
     pub(super) cache_bytes: Size,
 
     /// Number of parts of the cache, each with its own lock and its own eviction
-    #[arg(long, value_name = "N", default_value = "16", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", default_value = "16", value_parser = at_least_one)]
     pub(super) cache_shards: usize,
 
     /// Threads that serve connections [default: the cores this process may use]
-    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(super) workers: Option<usize>,
 
     /// Maximum number of connections; more are answered 503 [default: 20000, or what the limit of open files allows]
-    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(super) connections: Option<usize>,
 
     /// Maximum size of a value, up to 64MiB
@@ -286,13 +285,14 @@ impl Args {
     }
 }
 
-fn at_least_one() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..)
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "it has to be 1 or more; hint: write a whole number".into())
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
     let Span(time) = text.parse()?;
-    if time.is_zero() { Err("it has to be longer; hint: write it as in 10s".into()) } else { Ok(time) }
+    if time.is_zero() { Err("it has to be longer than 0; hint: write it as in 10s".into()) } else { Ok(time) }
 }
 
 fn part(text: &str) -> Result<f64, String> {
@@ -307,7 +307,7 @@ fn value_bytes(text: &str) -> Result<usize, String> {
 }
 
 fn policy_named(name: &str) -> Result<&'static PolicyRow, String> {
-    policy::find(name).ok_or_else(|| format!("it is not known; hint: known are {}", policy::names()))
+    policy::find(name.trim()).ok_or_else(|| format!("it is not known; hint: known are {}", policy::names()))
 }
 
 fn batching(text: &str) -> Result<Batching, String> {
@@ -320,6 +320,7 @@ fn batching(text: &str) -> Result<Batching, String> {
 
 /// A name or an address, as it stands in `Host` without the port.
 fn host_name(text: &str) -> Result<String, String> {
+    let text = text.trim();
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let address = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let is_host = match address {
@@ -336,7 +337,7 @@ fn host_name(text: &str) -> Result<String, String> {
 
 /// `NAME=ADDRESS:PORT`.
 fn compat_at(text: &str) -> Result<CompatListener, String> {
-    let (name, address) = text.split_once('=').unwrap_or((text, ""));
+    let (name, address) = text.trim().split_once('=').unwrap_or((text, ""));
     let api = named(COMPAT_APIS, |api| api.name, name)
         .map_err(|known| format!("{name} is not known; hint: known are {known}"))?;
     if address.is_empty() {

@@ -157,7 +157,9 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
         ends_at_once.store(true, Relaxed);
     }
     let (drain, later) = (plan.args.drain.0, SAME_SIGNAL);
-    log::info!("draining for up to {drain:?}; a signal after {later:?} ends the server at once");
+    log::info!(
+        "draining for up to {drain:?}; another signal, {later:?} from now or later, ends the server at once"
+    );
     manager.tell("STOPPING=1\nSTATUS=draining");
     server.drain();
     Ok(())

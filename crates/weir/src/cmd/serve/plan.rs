@@ -274,6 +274,13 @@ mod tests {
         );
         assert_eq!(plan.args.compat[0].api.name, "crud");
         assert_eq!(plan.options.hosts, ["a.example", "[::2]"]);
+        let lists = ["--listen", "127.0.0.1:1, [::1]:2", "--host", "a, b", "--shadow-policies", "lru, fifo"];
+        let plan = planned(&lists).unwrap();
+        assert_eq!(
+            plan.options.listen.iter().map(Listen::to_string).collect::<Vec<_>>(),
+            ["127.0.0.1:1", "[::1]:2"]
+        );
+        assert_eq!((plan.options.hosts.len(), plan.args.shadow_policies.len()), (2, 2));
         let two = ["--compat", "root=127.0.0.1:1", "--compat", "rpc=[::1]:2"];
         let plan = planned(&[&["--config", file.to_str().unwrap()], &two[..]].concat()).unwrap();
         let names: Vec<&str> = plan.args.compat.iter().map(|at| at.api.name).collect();
@@ -425,7 +432,9 @@ mod tests {
                 "--compat root=0.0.0.0:1 can be reached from other machines, without TLS and tokens",
             ),
             (&["--listen", "nowhere"], "--listen <ADDRESS:PORT>': it is no address with a port"),
-            (&["--workers", "0"], "0 is not in 1.."),
+            (&["--workers", "0"], "'0' for '--workers <N>': it has to be 1 or more"),
+            (&["--workers", "a"], "'a' for '--workers <N>': it has to be 1 or more"),
+            (&["--store-timeout", "0s"], "it has to be longer than 0"),
             (
                 &["--lab", "--store", "memory:", "--inject", "store_worker=1ms,flush=2ms"],
                 "--inject flush=2ms has no effect",
