@@ -8,7 +8,7 @@ use super::reply::{Request, write_events_head};
 use super::timeouts::End;
 use super::tokens::Verb;
 use super::watch_query::{WatchQuery, bad_cursor, push_cursor};
-use super::wire::Stream;
+use super::wire::{Stream, Wire};
 use crate::tiered::{Read, Tiered, Tiers};
 use kv::Key;
 use std::io::Write;
@@ -219,6 +219,9 @@ impl<S: Stream> Connection<S> {
         let store = tiers.tier_of(key).store();
         let mut watch = store.watch(Watched::Key(key.as_bytes().into()), None, &news);
         let can_wait = store.has_events();
+        // A client that sends that much wants the next answers, and whether it is there is not seen any more.
+        let is_over =
+            |wire: &Wire<S>| Instant::now() >= until || wire.worker.is_draining() || wire.has_full_head();
         loop {
             // A write that began before may have no event. Asked before the look, which sees it once it is over.
             let pause = match (can_wait, watch.is_starting()) {
@@ -233,7 +236,7 @@ impl<S: Stream> Connection<S> {
                 (Ok(None), unless) => unless.is_none(),
                 _ => false,
             };
-            if !is_known || Instant::now() >= until || self.wire.worker.is_draining() {
+            if !is_known || is_over(&self.wire) {
                 *started += waited;
                 return Ok(worker.counted(key, read)?);
             }
@@ -241,8 +244,7 @@ impl<S: Stream> Connection<S> {
             loop {
                 let has_news = self.wait(Some(&news), until.min(Instant::now() + pause)).await?;
                 self.access.still_permits(&self.state, Verb::Read, key.as_bytes())?;
-                if has_news || pause < HEARTBEAT || Instant::now() >= until || self.wire.worker.is_draining()
-                {
+                if has_news || pause < HEARTBEAT || is_over(&self.wire) {
                     break;
                 }
             }

@@ -275,14 +275,19 @@ impl<S: Stream> Wire<S> {
 
     /// Waits until the peer leaves, or `until` then. What it sends meanwhile stays for later.
     pub(super) async fn until_closed(&mut self, until: Instant) -> End {
-        if self.input.is_empty()
-            && let Err(end) = self.fill(until, true).await
-        {
-            return end;
+        while !self.has_full_head() {
+            if let Err(end) = self.fill(until, true).await {
+                return end;
+            }
         }
-        // There is more to be read: whether the peer is there is seen when something is sent.
+        // No more is read: whether the peer is there is seen when something is sent.
         let rest = std::future::pending::<()>();
         self.timeout.wait(until, true, rest).await.err().unwrap_or(End::Slow)
+    }
+
+    /// Whether as much has come as the longest head has: enough for the next request to begin.
+    pub(super) fn has_full_head(&self) -> bool {
+        self.input.len() >= Limits::USUAL.head_bytes
     }
 
     /// Hands the answers to the socket.

@@ -276,6 +276,34 @@ fn a_key_is_waited_for() {
     });
 }
 
+/// One that had sent more kept its connection until the end of the wait.
+#[test]
+fn a_client_that_waits_and_leaves_is_seen_whatever_it_sent() {
+    let server = Server::start("memory:", &[]);
+    let mut client = server.client();
+    let mut until_open = |count: f64| {
+        until("connections open", || client.stats()["weir_http_connections"].as_f64() == Some(count));
+    };
+    let waiting = |behind: &[u8]| {
+        let mut waiting = server.client();
+        let get = b"GET /kv/a HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=300\r\n\r\n";
+        waiting.send(&[get, behind].concat()).unwrap();
+        waiting
+    };
+    // The last is more than a head: the wait ends, so that the rest can be read.
+    for bytes in [1, 15 << 10, 40 << 10] {
+        let gone = waiting(&vec![b'G'; bytes]);
+        until_open(2.0);
+        drop(gone);
+        until_open(1.0);
+    }
+    let mut answered = waiting(b"GET /kv/b HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    until_open(2.0);
+    server.client().put("/kv/a", b"1");
+    assert_eq!(answered.answer(false).unwrap().text(), "1");
+    assert_eq!(answered.answer(false).unwrap().status, 404, "the request behind it");
+}
+
 #[test]
 fn a_request_that_is_sent_again_takes_effect_once() {
     let (postgres, mariadb) = (postgres(), mariadb());
