@@ -140,9 +140,9 @@ impl<S: Stream> Wire<S> {
         }
     }
 
-    /// Reads the request's body, at most `limit` bytes of it. It is counted in `reservation`: by what was announced, before
-    /// anything of it is read, but memory is taken only as it arrives. One that `needs_length` is refused if the client does
-    /// not say where it ends.
+    /// Reads the request's body, at most `limit` bytes of it. It is refused before it is read if what was announced does not fit
+    /// into the budget, but counted in `reservation` only as it arrives: an announcement costs the client nothing. One that
+    /// `needs_length` is refused if the client does not say where it ends.
     pub(super) async fn read_body(
         &mut self,
         request: &Request,
@@ -168,7 +168,8 @@ impl<S: Stream> Wire<S> {
             Framing::Length(bytes) => (bytes as usize, bytes as usize),
             Framing::Chunked | Framing::UntilClose => (0, limit),
         };
-        reservation.raise(announced).map_err(Failure::from)?;
+        // Given back at once.
+        self.worker.shared.budget.reservation().raise(announced).map_err(Failure::from)?;
         let mut body = Vec::new();
         if request.expects_continue && !decoder.is_done() && self.input.is_empty() {
             response::write(&mut self.output, 100).end();

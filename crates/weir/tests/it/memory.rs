@@ -39,29 +39,40 @@ fn raise_limit_of_files() {
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 }
 
-/// Announces a value of so many bytes, and sends the first.
+/// Announces a value of so many bytes. The server has read that, and waits for the value.
 fn announced(server: &Server, bytes: usize) -> Client {
     let mut client = server.client();
-    client.send(&request("PUT /kv/announced", &format!("Content-Length: {bytes}\r\n"))).unwrap();
-    client.send(b"x").unwrap();
+    let fields = format!("Expect: 100-continue\r\nContent-Length: {bytes}\r\n");
+    assert_eq!(client.exchange(&request("PUT /kv/announced", &fields)).status, 100);
     client
 }
 
-/// It took 2 MiB for each.
+/// The same, and sends all of it but the last byte.
+fn begun(server: &Server, bytes: usize) -> Client {
+    let mut client = announced(server, bytes);
+    client.send(&vec![b'x'; bytes - 1]).unwrap();
+    client
+}
+
+/// Two of them took the budget from everybody else.
 #[test]
 fn a_length_that_is_announced_takes_no_memory() {
     const MANY: usize = 1000;
+    const LARGE: usize = 64 << 20;
     raise_limit_of_files();
-    let server = server(&["--memory-budget", "16GiB", "--head-timeout", "1h"]);
+    let flags = ["--memory-budget", "128MiB", "--value-bytes", "64MiB", "--head-timeout", "1h"];
+    let server = server(&flags);
     let mut client = server.client();
-    client.put("/kv/a", b"value");
+    let value = vec![b'x'; 100_000];
+    assert_eq!(client.put("/kv/a", &value).status, 201);
     let before = memory_kib(server.pid(), "VmRSS");
-    let hostile: Vec<Client> = (0..MANY).map(|_| announced(&server, 8 << 20)).collect();
-    until_reserved(&mut client, (MANY * (8 << 20)) as f64);
+    let mut hostile: Vec<Client> = (0..MANY).map(|_| announced(&server, LARGE)).collect();
+    hostile.iter_mut().for_each(|client| client.send(b"x").unwrap());
+    assert_eq!(client.put("/kv/a", &value).status, 204);
+    assert_eq!(client.get("/kv/a").body, value);
+    until_reserved(&mut client, 0.0);
     let grown = memory_kib(server.pid(), "VmRSS").saturating_sub(before);
     assert!(grown < 64 << 10, "{grown} KiB");
-    drop(hostile);
-    until_reserved(&mut client, 0.0);
 }
 
 #[test]
@@ -71,8 +82,15 @@ fn a_value_that_does_not_fit_into_memory_is_refused_before_it_is_sent() {
     let server = server(&[&flags[..], &["--compat", "put-kv=127.0.0.1:0"]].concat());
     let mut client = server.client();
     assert_eq!(gauge(&mut client, "weir_memory_budget_bytes"), (4 * VALUE) as f64);
-    let mut hostile: Vec<Client> = (0..4).map(|_| announced(&server, VALUE)).collect();
+    let mut late = announced(&server, VALUE);
+    let mut hostile: Vec<Client> = (0..4).map(|_| begun(&server, VALUE)).collect();
     until_reserved(&mut client, (4 * VALUE) as f64);
+    // It fitted when it was announced.
+    late.send(&vec![b'x'; 60_000]).unwrap();
+    let answer = late.answer(false).unwrap();
+    assert_eq!((answer.status, answer.header("weir-outcome")), (503, Some("not-applied")));
+    late.finish_sending();
+    assert!(late.is_closed());
     for expect in ["", "Expect: 100-continue\r\n"] {
         let mut refused = server.client();
         let head = request("PUT /kv/b", &format!("{expect}Content-Length: {VALUE}\r\n"));
@@ -98,7 +116,7 @@ fn a_value_that_does_not_fit_into_memory_is_refused_before_it_is_sent() {
     drop(hostile.pop());
     until_reserved(&mut client, (3 * VALUE) as f64);
     let mut complete = hostile.pop().unwrap();
-    assert_eq!(complete.exchange(&vec![b'x'; VALUE - 1]).status, 201);
+    assert_eq!(complete.exchange(b"x").status, 201);
     until_reserved(&mut client, (2 * VALUE) as f64);
     assert_eq!(client.put("/kv/b", &vec![b'x'; VALUE]).status, 201);
     // Two chunks that fit, and one that is malformed.
@@ -107,7 +125,7 @@ fn a_value_that_does_not_fit_into_memory_is_refused_before_it_is_sent() {
     assert_eq!(server.client().exchange(&bytes).status, 400);
     drop(hostile);
     until_reserved(&mut client, 0.0);
-    let whole: Vec<Client> = (0..4).map(|_| announced(&server, VALUE)).collect();
+    let whole: Vec<Client> = (0..4).map(|_| begun(&server, VALUE)).collect();
     until_reserved(&mut client, (4 * VALUE) as f64);
     drop(whole);
 }
@@ -326,13 +344,12 @@ fn hostile_connections_take_no_more_memory_than_the_server_said() {
     assert_eq!(normal.put("/kv/large", &vec![b'x'; VALUE]).status, 201);
     assert_eq!(normal.get("/kv/large").body.len(), VALUE);
     let before = memory_kib(server.0.id(), "VmRSS") << 10;
-    // Half of the budget: a large body is announced, and a little of it sent.
-    let announce = |client: &mut Client| {
-        client.send(&request("PUT /kv/announced", &format!("Content-Length: {VALUE}\r\n"))).unwrap();
-        client.send(&[b'x'; 4 << 10]).unwrap();
-    };
+    // Half of the budget: a large body is sent but for its end.
+    let head = request("PUT /kv/large-too", &format!("Content-Length: {VALUE}\r\n"));
     let mut hostile: Vec<Client> = (0..LARGE / 2).map(|_| connect()).collect();
-    hostile.iter_mut().for_each(announce);
+    for client in &mut hostile {
+        client.send(&[&head[..], &vec![b'x'; VALUE - 1]].concat()).unwrap();
+    }
     until_reserved(&mut normal, (LARGE / 2 * VALUE) as f64);
     // The other half: a large answer is not read.
     let get = request("GET /kv/large", "");
@@ -350,8 +367,7 @@ fn hostile_connections_take_no_more_memory_than_the_server_said() {
     while hostile.len() < many {
         let mut client = connect();
         if hostile.len().is_multiple_of(100) {
-            announce(&mut client);
-            assert_eq!(client.answer(false).unwrap().status, 503);
+            assert_eq!(client.exchange(&head).status, 503);
             client = connect();
         }
         // One above the limit of connections may be closed by now.
