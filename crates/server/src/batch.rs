@@ -8,11 +8,11 @@ use crate::head::{ReadCondition, content_encoding, content_type, ttl};
 use crate::json::{self, Etag, Members};
 use crate::reply::mark;
 use crate::routes::{if_match, unless};
-use crate::tiered::{Read, WriteError, WriteTerms};
+use crate::tiered::{Error, Kind, Read, WriteError, WriteTerms};
 use crate::timeouts::End;
 use crate::tokens::Verb;
 use crate::wire::Stream;
-use crate::{Worker, idempotency};
+use crate::{Shared, Worker, idempotency};
 use futures_util::future::join_all;
 use kv::{Key, Precondition, Row, Timestamp, Version};
 use serde::Deserialize;
@@ -482,8 +482,14 @@ async fn one<'h>(
 }
 
 async fn read(worker: &Rc<Worker>, key: &Key) -> Result<(Row, Mark), Failure> {
+    let Shared { tiers, batch_reads, .. } = &*worker.shared;
+    let store = tiers.tier_of(key).store();
+    let permit = batch_reads[tiers.shard_of(key.as_bytes())].acquire();
     // It is never closed.
-    let _permit = worker.shared.batch_reads.acquire().await;
+    let Ok(_permit) = tokio::time::timeout(store.queue_wait_max(), permit).await else {
+        store.meters().read.shed.add(1);
+        return Err(Failure::of_read(&Error::new(Kind::Overloaded, "too many reads of batches")));
+    };
     let Read { row, served, .. } = worker.get(key).await?;
     let mark = mark(served);
     match row {

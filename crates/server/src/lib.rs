@@ -85,7 +85,7 @@ pub const CONNECTIONS_MAX: usize = 20_000;
 /// Most memory of a connection that is not part of [`Options::memory_budget`]: of a head, a small body, and answers.
 pub const CONNECTION_BYTES_MAX: usize = 128 << 10;
 
-/// Most reads of batches that are under way, over all connections.
+/// Most reads of batches that are under way, over all connections and shards.
 const BATCH_READS_MAX: usize = 1024;
 
 /// How the server serves.
@@ -194,8 +194,8 @@ struct Shared {
     tiers: Tiers,
     metrics: Metrics,
     budget: Arc<Budget>,
-    /// For each read of a batch. Those of small rows are not counted in the budget before they are answered.
-    batch_reads: Semaphore,
+    /// For each read of a batch, by shard. Those of small rows are not counted in the budget before they are answered.
+    batch_reads: Box<[Semaphore]>,
     /// Where there is something to compute.
     compute: Option<Pool>,
     /// Connections that were refused and are still open.
@@ -318,12 +318,13 @@ impl Server {
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let budget = Arc::new(Budget::new(options.memory_budget));
         tiers.count_in(&budget);
+        let shards = tiers.shards.len();
         let shared = Arc::new(Shared {
             connections,
             tiers,
             metrics: Metrics::new(workers),
             budget,
-            batch_reads: Semaphore::new(BATCH_READS_MAX),
+            batch_reads: (0..shards).map(|_| Semaphore::new(BATCH_READS_MAX / shards)).collect(),
             compute,
             refused_connections: AtomicUsize::new(0),
             accept_failures: Mutex::default(),

@@ -344,6 +344,11 @@ impl Batcher {
         self.shared.config.batching
     }
 
+    /// How long a request waits in a queue at most.
+    pub fn queue_wait_max(&self) -> Duration {
+        self.shared.config.queue_wait_max
+    }
+
     /// Answers a write as if it were committed; see [`Config::acknowledge_early`].
     fn acknowledge(&self, mut request: WriteRequest) -> WriteRequest {
         let version = self.shared.next_version();

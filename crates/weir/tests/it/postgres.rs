@@ -8,13 +8,13 @@ use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 
 /// Another program in the middle of a transaction, until it is dropped.
-struct OtherProgram {
+pub(crate) struct OtherProgram {
     _client: tokio_postgres::Client,
     _runtime: Runtime,
 }
 
 impl OtherProgram {
-    fn begin(postgres: &DatabaseServer, statement: &str) -> OtherProgram {
+    pub(crate) fn begin(postgres: &DatabaseServer, statement: &str) -> OtherProgram {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.unwrap();
         let client = runtime.block_on(async {

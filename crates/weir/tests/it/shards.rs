@@ -1,8 +1,10 @@
 //! A server over several stores: where keys lie, what may be given as what, and what one lost store leaves alone.
 
+use crate::postgres::OtherProgram;
 use crate::register::{Register, Seen};
 use crate::support::{Client, Server, postgres, until, weir};
 use lab_run::harness::DatabaseServer;
+use std::time::{Duration, Instant};
 use store::{self, contract, shard_of};
 
 /// A second database of a server, for a second shard.
@@ -245,6 +247,37 @@ fn a_lost_shard_leaves_the_other_alone() {
     until("back", || client.get("/readyz").status == 200);
     assert_eq!(client.get(&path(&lost)).text(), "before");
     assert_eq!(client.put(&path(&lost), b"again").status, 204);
+}
+
+/// Reads of batches waited for those of the other shard, and for as long as that took.
+#[test]
+fn a_shard_that_hangs_holds_up_no_batch_of_another() {
+    const BATCHES: usize = 64;
+    let postgres = postgres();
+    let first = format!("{}?options=-c%20lock_timeout%3D1h", postgres.url());
+    let server = serve(&[&first, &second_database(&postgres)], &["--store-timeout", "4s"]);
+    let batch = |keys: &[String]| {
+        let lines: String =
+            keys.iter().map(|key| format!("{{\"op\":\"get\",\"key\":\"{key}\"}}\n")).collect();
+        let mut client = server.client();
+        let head =
+            format!("POST /batch HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", lines.len());
+        client.send(&[head.as_bytes(), lines.as_bytes()].concat()).unwrap();
+        client
+    };
+    let keys: Vec<String> = keys_of(0).take(64 * BATCHES).collect();
+    let _other = OtherProgram::begin(&postgres, "LOCK TABLE weir_kv");
+    let began = Instant::now();
+    let mut hang: Vec<Client> = keys.chunks(64).map(batch).collect();
+    until("all are there", || server.client().stats()["weir_http_connections"].as_f64() >= Some(65.0));
+    let kept: Vec<String> = keys_of(1).take(64).collect();
+    let answer = batch(&kept).answer(false).unwrap().text();
+    assert_eq!(answer.matches("\"absent\"").count(), 64, "{answer}");
+    assert!(!hang.iter_mut().any(Client::has_answer));
+    let answers: String = hang.iter_mut().map(|client| client.answer(false).unwrap().text()).collect();
+    let of = |code: &str| answers.matches(&format!("\"{code}\"")).count();
+    assert!(of("overloaded") > 0, "{answers}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 #[test]
