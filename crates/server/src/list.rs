@@ -12,7 +12,8 @@ use crate::wire::Stream;
 use kv::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde_json::Value;
-use store::{Listed, Listing, Page};
+use std::time::Instant;
+use store::{LIST_TIME_MAX, Listed, Listing, Page};
 
 /// Most keys and prefixes of a page, and as many as it has if nothing is said.
 const LIMIT_MAX: usize = 10_000;
@@ -136,7 +137,7 @@ impl ListQuery {
         tiers: &Tiers,
         reservation: &mut Reservation<&Budget>,
     ) -> Result<Entries, Error> {
-        let until = successor(&self.prefix);
+        let (until, started) = (successor(&self.prefix), Instant::now());
         let mut entries = Entries { next: Some(self.from.clone()), ..Entries::default() };
         while let Some(from) = entries.next.take() {
             let left = self.limit - entries.rows.len() - entries.prefixes.len();
@@ -161,8 +162,10 @@ impl ListQuery {
             {
                 entries.next = successor(last).filter(|next| until.as_ref().is_none_or(|until| next < until));
             }
-            // A page may have ended early because it is large.
-            if self.with_values && !entries.rows.is_empty() {
+            // A page with values may have ended early because it is large. Prefixes are found one by one, which may take long.
+            let (has_rows, has_prefixes) = (!entries.rows.is_empty(), !entries.prefixes.is_empty());
+            let is_late = started.elapsed() > LIST_TIME_MAX;
+            if self.with_values && has_rows || is_late && (has_rows || has_prefixes) {
                 break;
             }
         }

@@ -19,7 +19,7 @@ const LIST_ROWS_FIRST: usize = 4;
 /// Then for so many that their values have about so many bytes.
 const STATEMENT_BYTES_MAX: u64 = 64 << 20;
 /// A page ends after that time, too. Other lists and atomic batches wait meanwhile.
-const LIST_TIME_MAX: Duration = Duration::from_secs(2);
+pub const LIST_TIME_MAX: Duration = Duration::from_secs(2);
 /// Most bytes of the rows that an atomic batch reads and replaces, unless it is one.
 const ATOMIC_BYTES_MAX: usize = 64 << 20;
 

@@ -104,6 +104,20 @@ fn keys_are_listed_in_order_a_page_at_a_time() {
     });
 }
 
+/// The store is asked for each prefix of many keys, and the page went on until it had as many as were asked for.
+#[test]
+fn a_list_that_takes_long_ends_with_what_it_has() {
+    let server = Server::start("memory:", &["--lab", "--inject", "store_worker=500ms"]);
+    let mut client = server.client();
+    let line = |i| format!("{{\"op\":\"put\",\"key\":\"{}/{i}\",\"value\":\"\"}}\n", i / 10);
+    let lines: String = (0..100).map(line).collect();
+    client.ask("POST", "/batch", &[], lines.as_bytes()).unwrap();
+    let page = document(&client.get("/kv?delimiter=/&limit=10"));
+    assert!((1..10).contains(&page["prefixes"].as_array().unwrap().len()) && page["next"].is_string());
+    let expected: Vec<String> = (0..10).map(|i| format!("{i}/")).collect();
+    assert_eq!(list(&mut client, "delimiter=/&limit=10"), expected);
+}
+
 #[test]
 fn a_list_with_large_values_has_small_pages() {
     let server = Server::start("memory:", &[]);
