@@ -150,12 +150,12 @@ fn newest(mut file: &File) -> io::Result<Vec<u8>> {
         file.rewind()?;
         file.read_to_end(&mut bytes)?;
         let Some(store) = segment::store_of(&bytes) else { break };
-        let mut end = PREAMBLE_BYTES;
+        let (mut end, mut before) = (PREAMBLE_BYTES, None);
         while let Some(batch) = segment::batch(&bytes, end, store) {
-            end = batch.range.end;
+            (end, before) = (batch.range.end, Some(batch.number));
         }
         // Else that batch became whole, and others followed it, while this was read: or the segment is damaged.
-        if segment::next_batch(&bytes, end, store).is_none() {
+        if segment::next_batch(&bytes, end, store, before).is_none() {
             bytes.truncate(end);
             break;
         }

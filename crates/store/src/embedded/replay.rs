@@ -80,7 +80,9 @@ impl Replayed {
             EndFile::Whole(end) => end.store,
             EndFile::Absent | EndFile::Damaged { .. } => RandomState::new().hash_one(directory),
         };
-        let mut replayed = Replayed { store, ..Replayed::default() };
+        // What batches of a new store are counted from is as secret as its number.
+        let batch = RandomState::new().hash_one(directory) >> 2;
+        let mut replayed = Replayed { store, batch, ..Replayed::default() };
         let Some(last) = numbers.last().copied() else {
             // All that there was is gone.
             if let EndFile::Whole(end) = said {
@@ -153,7 +155,7 @@ impl Replayed {
             let is_whole = walk.damaged.is_empty() && replayed.damage.is_empty();
             if segment::store_of(&bytes) != Some(store) {
                 walk.damaged.insert(0, 0..PREAMBLE_BYTES);
-            } else if !begins && replayed.batch > 0 && is_whole {
+            } else if !begins && at > 0 && is_whole {
                 // A part of the log was removed, and nothing says where.
                 walk.damaged.push(PREAMBLE_BYTES..PREAMBLE_BYTES);
             }
@@ -257,19 +259,14 @@ impl Walk {
     fn through(bytes: &[u8], store: u64, end: Option<usize>, is_last: bool) -> Walk {
         let content = &bytes[..end.unwrap_or(bytes.len()).min(bytes.len())];
         let mut walk = Walk { batches: Vec::new(), damaged: Vec::new(), torn: None };
-        let (mut at, mut from) = (PREAMBLE_BYTES, PREAMBLE_BYTES);
-        while let Some(batch) = segment::next_batch(content, from, store) {
-            from = batch.range.end;
-            let before = walk.batches.last().map(|before| before.number);
-            if batch.range.start > at && before.is_some_and(|before| before >= batch.number) {
-                // It is in a value, a backup of this store, of a batch that was torn.
-                continue;
-            }
+        let (mut at, mut before) = (PREAMBLE_BYTES, None);
+        while let Some(batch) = segment::next_batch(content, at, store, before) {
             if batch.range.start > at || before.is_some_and(|before| before + 1 != batch.number) {
                 walk.damaged.push(at..batch.range.start);
             }
-            at = from;
+            at = batch.range.end;
             if before.is_none_or(|before| before < batch.number) {
+                before = Some(batch.number);
                 walk.batches.push(batch);
             }
         }

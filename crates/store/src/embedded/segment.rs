@@ -243,11 +243,18 @@ pub(super) fn batch(segment: &[u8], at: usize, store: u64) -> Option<Batch> {
     is_right.then_some(Batch { number, range: at..end, entries })
 }
 
-/// The first batch from `from` on.
-pub(super) fn next_batch(segment: &[u8], from: usize, store: u64) -> Option<Batch> {
+/// The first batch from `from` on. If one behind other bytes, it has a number behind `before`, that of the batch which ends at `from`:
+/// with those of the batches that these bytes have room for in between. So it is none in a value, and values that are full of
+/// beginnings of batches take no time: no client knows these numbers.
+pub(super) fn next_batch(segment: &[u8], from: usize, store: u64, before: Option<u64>) -> Option<Batch> {
+    let is_next = |at: usize| {
+        let number = segment.get(at + 8..)?.first_chunk().copied().map(u64::from_le_bytes)?;
+        let between = before.map_or(Some(0), |before| number.checked_sub(before)?.checked_sub(1))?;
+        Some(between <= ((at - from) / BATCH_HEADER_BYTES) as u64)
+    };
     batch(segment, from, store).or_else(|| {
         let mut candidates = memchr::memmem::find_iter(segment.get(from..)?, &MAGIC).map(|at| from + at);
-        candidates.find_map(|at| batch(segment, at, store))
+        candidates.find_map(|at| is_next(at)?.then(|| batch(segment, at, store))?)
     })
 }
 
@@ -402,9 +409,9 @@ mod tests {
         assert_eq!(entry(&bytes[read.entries[1].clone()]).unwrap().kind, EntryKind::Delete);
         assert_eq!(batch(&bytes, second.start, STORE).unwrap().number, 2);
         assert_eq!(batch(&bytes, second.end, STORE), None);
-        assert_eq!(next_batch(&bytes, PREAMBLE_BYTES, STORE), Some(read));
-        assert_eq!(next_batch(&bytes, PREAMBLE_BYTES + 1, STORE).unwrap().range, second);
-        assert_eq!(next_batch(&bytes, second.start + 1, STORE), None);
+        assert_eq!(next_batch(&bytes, PREAMBLE_BYTES, STORE, None), Some(read));
+        assert_eq!(next_batch(&bytes, PREAMBLE_BYTES + 1, STORE, None).unwrap().range, second);
+        assert_eq!(next_batch(&bytes, second.start + 1, STORE, None), None);
     }
 
     #[test]
@@ -452,10 +459,27 @@ mod tests {
         }
     }
 
+    /// Each of them was read to its end: of a value of 4 MiB with such batches for minutes.
+    #[test]
+    fn a_batch_whose_number_cannot_be_the_next_is_not_read() {
+        let (bytes, [_, second]) = segment();
+        let from = second.start - 2 * BATCH_HEADER_BYTES;
+        for (before, is_next) in [(None, true), (Some(1), true), (Some(0), true), (Some(2), false)] {
+            assert_eq!(next_batch(&bytes, from, STORE, before).is_some(), is_next, "{before:?}");
+        }
+        let mut bytes = bytes[..second.start].to_vec();
+        bytes.extend(encode(STORE, 9, &[put(b"c", b"3")]).0);
+        for (before, is_next) in [(5, false), (6, true), (8, true), (9, false)] {
+            assert_eq!(next_batch(&bytes, from, STORE, Some(before)).is_some(), is_next, "{before}");
+        }
+        // Right behind the one before it is one that follows a missing one.
+        assert!(next_batch(&bytes, second.start, STORE, Some(5)).is_some());
+    }
+
     #[test]
     fn a_batch_of_another_store_is_none() {
         let (bytes, [first, _]) = segment();
         assert_eq!(batch(&bytes, first.start, STORE + 1), None);
-        assert_eq!(next_batch(&bytes, 0, STORE + 1), None);
+        assert_eq!(next_batch(&bytes, 0, STORE + 1, None), None);
     }
 }

@@ -187,6 +187,17 @@ fn a_copy_of_the_log_in_a_torn_write_is_no_damage() {
     assert_eq!(found, [Some(b"first value".to_vec()), Some(b"second value".to_vec()), None]);
 }
 
+/// Who knew them could store a value that takes minutes to read when it is torn.
+#[test]
+fn the_batches_of_each_store_are_counted_from_a_number_of_its_own() {
+    let first = [(); 2].map(|()| {
+        let directory = tempfile::tempdir().unwrap();
+        log_in(&directory).unwrap();
+        replay::Replayed::read(directory.path()).unwrap().batch
+    });
+    assert!(first[0].abs_diff(first[1]) > 1 << 30, "{first:?}");
+}
+
 /// Of rows that are longer than half a segment each has its own: writing them anew brings nothing.
 #[test]
 fn large_rows_are_not_written_anew_again_and_again() {
