@@ -9,6 +9,7 @@ use super::files;
 use super::repair::{self, Checked};
 use super::segment::{self, PREAMBLE_BYTES};
 use crate::{Error, Kind};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -30,7 +31,11 @@ pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Er
     }
     let unread = |error: io::Error| {
         let what = format!("cannot read the store in {}: {error}", directory.display());
-        Error::new(Kind::Config, format!("{what}; name its directory, as a user who may read it"))
+        let (kind, hint) = match Errno::from_io_error(&error) {
+            Some(Errno::IO) => (Kind::Rejected, "`weir store check` lists what the disk cannot read"),
+            _ => (Kind::Config, "name its directory, as a user who may read it"),
+        };
+        Error::new(kind, format!("{what}; {hint}"))
     };
     let (segments, said) = segments(directory).map_err(unread)?;
     let Some((_, newest_file)) = segments.last() else { return Err(repair::no_store_in(directory)) };
@@ -56,7 +61,7 @@ pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Er
     })?;
     copy(&segments, &newest_bytes, &partial).map_err(|error| {
         let _ = clear(&partial).and_then(|()| fs::remove_dir(&partial));
-        unwritten(error)
+        if Errno::from_io_error(&error) == Some(Errno::IO) { unread(error) } else { unwritten(error) }
     })?;
     let checked = repair::check(&partial)?;
     if let Some(damage) = checked.damage.first() {

@@ -5,7 +5,6 @@ use super::index::Place;
 use super::log::{Log, Purpose, SEGMENTS, not_written};
 use super::segment::{self, Batch, Entry, PREAMBLE_BYTES};
 use crate::{Error, Kind};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// What is written anew in one batch, unless one row is larger.
@@ -37,8 +36,8 @@ impl Log {
         };
         drop(segments);
         drop(index);
-        let mut bytes = vec![0; end as usize];
-        file.read_exact_at(&mut bytes, 0).map_err(|error| not_written(&error))?;
+        let (mut bytes, _) = files::read(&file).map_err(|error| not_written(&error))?;
+        bytes.truncate(end as usize);
         let mut at = PREAMBLE_BYTES;
         let mut moving: Vec<Place> = Vec::new();
         while at < bytes.len() {

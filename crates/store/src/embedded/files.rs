@@ -3,8 +3,9 @@
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
+use std::io::{self, Read, Seek};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 /// Locked as long as a server uses the directory.
@@ -14,6 +15,11 @@ const SUFFIX: &str = ".log";
 pub(super) const END: &str = "end";
 /// With a number behind it, a directory of damaged segments.
 const ASIDE: &str = "damaged-";
+
+/// So much of a file is allocated at once, and read at once where it cannot be read as a whole.
+pub(super) const BLOCK_BYTES: usize = 4096;
+/// What is in the place of bytes that cannot be read: not what the log has where nothing is written, nor often a whole block of a value.
+const UNREAD: u8 = 0xA5;
 
 /// The file with `bytes` allocated; shorter ones become longer, and longer ones shorter.
 pub(super) fn allocate(path: &Path, bytes: u64) -> io::Result<File> {
@@ -30,6 +36,29 @@ pub(super) fn allocate(path: &Path, bytes: u64) -> io::Result<File> {
         }
     }
     Ok(file)
+}
+
+/// All of `file`, and which parts of it the disk cannot read: [`UNREAD`] is there instead.
+pub(super) fn read(mut file: &File) -> io::Result<(Vec<u8>, Vec<Range<usize>>)> {
+    let is_unread = |error: &io::Error| Errno::from_io_error(error) == Some(Errno::IO);
+    let (mut bytes, mut unread) = (Vec::new(), Vec::new());
+    file.rewind()?;
+    match file.read_to_end(&mut bytes) {
+        Err(error) if is_unread(&error) => {}
+        read => return read.map(|_| (bytes, unread)),
+    }
+    bytes = vec![0; file.metadata()?.len() as usize];
+    for (number, block) in bytes.chunks_mut(BLOCK_BYTES).enumerate() {
+        let at = number * BLOCK_BYTES;
+        match file.read_exact_at(block, at as u64) {
+            Err(error) if is_unread(&error) => {
+                block.fill(UNREAD);
+                unread.push(at..at + block.len());
+            }
+            read => read?,
+        }
+    }
+    Ok((bytes, unread))
 }
 
 pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {

@@ -9,7 +9,7 @@ use super::replay::{Damage, Replayed};
 use super::segment::{self, EntryKind, Meta};
 use crate::{Error, Kind, Part};
 use kv::Version;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -137,8 +137,8 @@ impl Log {
         // In the order of the log, one segment after the other.
         rows.sort_unstable_by_key(|place| (place.segment, place.offset));
         for rows in rows.chunk_by(|one, next| one.segment == next.segment) {
-            let bytes =
-                fs::read(self.path(rows[0].segment)).map_err(|error| unusable(&self.directory, error))?;
+            let read = File::open(self.path(rows[0].segment)).and_then(|file| files::read(&file));
+            let (bytes, _) = read.map_err(|error| unusable(&self.directory, error))?;
             self.rewrite(&bytes, rows, &|| false)?;
         }
         Ok(())

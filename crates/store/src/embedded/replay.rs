@@ -6,7 +6,7 @@ use super::files;
 use super::index::{Index, Place, Segment};
 use super::segment::{self, Batch, EntryKind, Meta, PREAMBLE_BYTES, Salvaged};
 use kv::Key;
-use std::fs::{self, File};
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
@@ -48,6 +48,8 @@ pub struct Damage {
     pub path: PathBuf,
     /// Which bytes of it. `None`: the file is missing.
     pub range: Option<Range<u64>>,
+    /// The first byte of it that the disk cannot read. `None`: it reads all of them, and they are not what was written.
+    pub unread: Option<u64>,
     /// How many records in it can be read nevertheless.
     pub readable: u64,
     /// What in it cannot be read. Empty: only bytes that describe records.
@@ -66,9 +68,10 @@ pub struct Lost {
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.range {
-            Some(range) => write!(f, "{} at {}", self.path.display(), range.start),
-            None => write!(f, "{} is missing", self.path.display()),
+            Some(range) => write!(f, "{} at {}", self.path.display(), range.start)?,
+            None => write!(f, "{} is missing", self.path.display())?,
         }
+        self.unread.map_or(Ok(()), |at| write!(f, " (the disk cannot read it at {at})"))
     }
 }
 
@@ -95,15 +98,15 @@ impl Replayed {
         let missing = |number| missing_at(path(number));
         if let EndFile::Damaged { bytes } = said {
             let path = directory.join(files::END);
-            replayed.damage.push(Damage { path, range: Some(0..bytes), readable: 0, lost: vec![] });
+            replayed.damage.push(Damage { range: Some(0..bytes), ..missing_at(path) });
         }
         let read = |number: u32| {
-            let read = fs::read(path(number));
+            let read = File::open(path(number)).and_then(|file| files::read(&file));
             read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path(number).display())))
         };
         // A preamble may be damaged. With a wrong number no batch is valid.
         for number in numbers.iter().rev() {
-            let bytes = read(*number)?;
+            let (bytes, _) = read(*number)?;
             let Some(store) = segment::store_of(&bytes) else { continue };
             replayed.store = store;
             if segment::batch(&bytes, PREAMBLE_BYTES, store).is_some() {
@@ -115,7 +118,7 @@ impl Replayed {
         replayed.at_rest = at_rest;
         // What the newest says first decides from which segment on all have to be there.
         for number in numbers.iter().rev() {
-            let bytes = read(*number)?;
+            let (bytes, _) = read(*number)?;
             let said = Walk::through(&bytes, store, None, true).entries(&bytes);
             if let Some(meta) = said.iter().rev().find_map(|range| Meta::of_entry(&bytes[range.clone()])) {
                 // Each start begins at least one segment.
@@ -136,13 +139,13 @@ impl Replayed {
         numbers.retain(|number| *number >= expected);
         let mut next = numbers.first().map(|number| read(*number)).transpose()?;
         for (at, number) in numbers.iter().copied().enumerate() {
-            let Some(bytes) = next.take() else { break };
+            let Some((bytes, unread)) = next.take() else { break };
             replayed.damage.extend((expected..number).take(MISSING_MAX).map(missing));
             expected = number.saturating_add(1);
             next = numbers.get(at + 1).map(|number| read(*number)).transpose()?;
             // The next segment says where this one ends.
             let after = next.as_ref().filter(|_| numbers[at + 1] == expected);
-            let meta = after.and_then(|after| {
+            let meta = after.and_then(|(after, _)| {
                 Meta::of_entry(&after[segment::batch(after, PREAMBLE_BYTES, store)?.entries.first()?.clone()])
             });
             let end = meta.map(|meta| meta.previous_end as usize);
@@ -159,7 +162,11 @@ impl Replayed {
                 // A part of the log was removed, and nothing says where.
                 walk.damaged.push(PREAMBLE_BYTES..PREAMBLE_BYTES);
             }
-            replayed.damage.extend(walk.damaged.iter().map(|range| damage(path(number), &bytes, range)));
+            // Whether it was written there is not known.
+            walk.damaged
+                .extend(walk.torn.take_if(|torn| unread.iter().any(|unread| unread.end > torn.start)));
+            let damaged = walk.damaged.iter().map(|range| damage(path(number), &bytes, range, &unread));
+            replayed.damage.extend(damaged);
             replayed.torn = walk.torn.take().map(|torn| (path(number), torn.start as u64..torn.end as u64));
             let file = Arc::new(File::open(path(number))?);
             replayed.index.segments.insert(number, Segment { file, bytes: 0 });
@@ -205,10 +212,11 @@ impl Replayed {
 }
 
 fn missing_at(path: PathBuf) -> Damage {
-    Damage { path, range: None, readable: 0, lost: vec![] }
+    Damage { path, range: None, unread: None, readable: 0, lost: vec![] }
 }
 
-fn damage(path: PathBuf, bytes: &[u8], range: &Range<usize>) -> Damage {
+fn damage(path: PathBuf, bytes: &[u8], range: &Range<usize>, unread: &[Range<usize>]) -> Damage {
+    let unread = unread.iter().find(|unread| unread.start < range.end && range.start < unread.end);
     let salvaged = salvage(bytes, range);
     let is_row = |range: &&Range<usize>| Meta::of_entry(&bytes[(*range).clone()]).is_none();
     // What describes the store has no key.
@@ -225,6 +233,7 @@ fn damage(path: PathBuf, bytes: &[u8], range: &Range<usize>) -> Damage {
         path,
         lost: lost.chain(all).collect(),
         range: Some(range),
+        unread: unread.map(|unread| unread.start as u64),
         readable: salvaged.entries.iter().filter(is_row).count() as u64,
     }
 }

@@ -93,6 +93,9 @@ fn show_damage(damage: &Damage) {
     let Some(range) = &damage.range else { return say(format_args!("damage: {file} is missing")) };
     let bytes = counted(range.end - range.start, "byte");
     say(format_args!("damage: {file} at {}: {bytes}", range.start));
+    if let Some(unread) = damage.unread {
+        say(format_args!("  the disk cannot read the file at {unread}"));
+    }
     say(format_args!("  {} in it can be read", counted(damage.readable, "record")));
     for lost in &damage.lost {
         let (begin, end) = (lost.range.start, lost.range.end);

@@ -4,6 +4,7 @@
  * WEIR_DISK_RECORD   where to append what was done, and the beginnings of answers sent to sockets
  * WEIR_DISK_FAIL     "N:ERRNO:COUNT:HOW": COUNT calls from the N-th on fail; with HOW 1, writes write half before that; with
  *                    HOW 2 only those count that give a file a name; with ERRNO 0 the process is killed before the N-th
+ * WEIR_DISK_UNREADABLE  "NAME:OFFSET": no read gets the 4 KiB from OFFSET on of files whose path ends with NAME
  *
  * A record is a header and two strings. Calls are serialized, so that the order recorded is the order done. */
 #define _GNU_SOURCE
@@ -34,13 +35,16 @@ static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static const char *directory;
 static int record = -1;
 static long fail_from = -1, fail_errno, fail_count, fail_how, calls;
-static char tracked[FILES];
+static const char *unreadable;
+static char tracked[FILES], is_unreadable[FILES];
 
 #define REAL(type, name, ...) static type (*real_##name)(__VA_ARGS__)
 REAL(int, open64, const char *, int, ...);
 REAL(int, close, int);
 REAL(ssize_t, pwrite64, int, const void *, size_t, off64_t);
 REAL(ssize_t, write, int, const void *, size_t);
+REAL(ssize_t, pread64, int, void *, size_t, off64_t);
+REAL(ssize_t, read, int, void *, size_t);
 REAL(int, fsync, int);
 REAL(int, fdatasync, int);
 REAL(int, ftruncate64, int, off64_t);
@@ -52,7 +56,8 @@ REAL(ssize_t, writev, int, const struct iovec *, int);
 __attribute__((constructor)) static void prepare(void) {
 #define FIND(name) *(void **)&real_##name = dlsym(RTLD_NEXT, #name)
     FIND(open64), FIND(close), FIND(pwrite64), FIND(write), FIND(fsync), FIND(fdatasync), FIND(ftruncate64);
-    FIND(rename), FIND(unlink), FIND(send), FIND(writev);
+    FIND(rename), FIND(unlink), FIND(send), FIND(writev), FIND(pread64), FIND(read);
+    unreadable = getenv("WEIR_DISK_UNREADABLE");
     directory = getenv("WEIR_DISK_DIR");
     const char *path = getenv("WEIR_DISK_RECORD");
     if (path) {
@@ -124,6 +129,10 @@ int open64(const char *path, int flags, ...) {
     int file = fails(is_new) ? -1 : real_open64(path, flags, mode);
     if (file >= 0 && file < FILES) {
         tracked[file] = 1;
+        const char *colon = unreadable ? strchr(unreadable, ':') : NULL;
+        size_t name_bytes = colon ? colon - unreadable : 0, path_bytes = strlen(path);
+        is_unreadable[file] = colon && path_bytes >= name_bytes &&
+                              strncmp(path + path_bytes - name_bytes, unreadable, name_bytes) == 0;
         if (is_new) {
             note('C', inode_of(file), 0, path, NULL, 0);
         } else if (flags & O_TRUNC) {
@@ -144,7 +153,7 @@ int open(const char *path, int flags, ...) {
 
 int close(int file) {
     if (file >= 0 && file < FILES) {
-        tracked[file] = 0;
+        tracked[file] = is_unreadable[file] = 0;
     }
     return real_close(file);
 }
@@ -182,6 +191,29 @@ ssize_t write(int file, const void *data, size_t bytes) {
     }
     pthread_mutex_unlock(&turn);
     return done;
+}
+
+/* How many of `bytes` at `offset` can be read; 0 sets the error. */
+static size_t readable(int file, size_t bytes, off64_t offset) {
+    if (file < 0 || file >= FILES || !is_unreadable[file]) {
+        return bytes;
+    }
+    off64_t from = atoll(strchr(unreadable, ':') + 1);
+    if (offset + (off64_t)bytes <= from || offset >= from + 4096) {
+        return bytes;
+    }
+    errno = EIO;
+    return offset < from ? from - offset : 0;
+}
+
+ssize_t pread64(int file, void *data, size_t bytes, off64_t offset) {
+    size_t most = readable(file, bytes, offset);
+    return most == 0 && bytes > 0 ? -1 : real_pread64(file, data, most, offset);
+}
+
+ssize_t read(int file, void *data, size_t bytes) {
+    size_t most = readable(file, bytes, lseek64(file, 0, SEEK_CUR));
+    return most == 0 && bytes > 0 ? -1 : real_read(file, data, most);
 }
 
 static int flush(int file, int (*real)(int)) {

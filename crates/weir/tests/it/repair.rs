@@ -5,7 +5,7 @@ use crate::support::{Server, weir};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 fn store(action: &str, url: &str) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } = weir().args(["store", action, url]).output().unwrap();
@@ -78,6 +78,48 @@ fn of_a_store_without_any_segment_only_a_backup_is_advised() {
     for text in [refused, store("check", &url).1, store("repair", &url).1] {
         let is_advised = text.contains("restore a backup") && !text.contains("weir store repair");
         assert!(is_advised && text.contains("nothing of the store"), "{text}");
+    }
+}
+
+/// No command could read such a store, and the error was of a directory without permissions.
+#[test]
+fn what_the_disk_cannot_read_costs_the_records_that_are_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let [whole, place] = ["whole", "store"].map(|name| directory.path().join(name));
+    let library = library(directory.path());
+    let server = Server::start(&format!("file:{}", whole.display()), &[]);
+    let mut client = server.client();
+    for key in 0..20 {
+        assert_eq!(client.put(&format!("/kv/{key}"), &[b'0' + key; 2000]).status, 201);
+    }
+    server.kill();
+    let file = oldest(&whole);
+    let name = file.file_name().unwrap().to_str().unwrap();
+    // In the middle; and behind the last batch, where it may have been a write that was acknowledged.
+    for (at, rows) in [(16384, "17 rows"), (65536, "20 rows")] {
+        let _ = fs::remove_dir_all(&place);
+        fs::create_dir(&place).unwrap();
+        fs::copy(&file, place.join(name)).unwrap();
+        let url = format!("file:{}", place.display());
+        let on_disk = |command: &mut Command| {
+            command.env("LD_PRELOAD", &library).env("WEIR_DISK_DIR", &place);
+            let Output { status, stdout, stderr } =
+                command.env("WEIR_DISK_UNREADABLE", format!("store/{name}:{at}")).output().unwrap();
+            (status.code(), String::from_utf8([stdout, stderr].concat()).unwrap())
+        };
+        let store = |action: &str| on_disk(weir().args(["store", action, &url]));
+        let cannot = format!("the disk cannot read the file at {at}\n");
+        let (code, text) = store("check");
+        assert!(code == Some(1) && text.contains(&cannot) && text.contains(rows), "{text}");
+        let (code, text) = on_disk(weir().args(["serve", "--listen", "127.0.0.1:0", "--store", &url]));
+        let cannot = format!("(the disk cannot read it at {at})");
+        assert!(code != Some(0) && text.contains(&cannot) && text.contains("weir store repair"), "{text}");
+        let copy = directory.path().join("copy").display().to_string();
+        let (code, text) = on_disk(weir().args(["store", "backup", &url, &copy]));
+        assert!(code != Some(0) && text.contains("`weir store check` lists what the disk"), "{text}");
+        assert_eq!(store("repair").0, Some(0));
+        let (code, text) = store("check");
+        assert!(code == Some(0) && text.contains(rows), "{text}");
     }
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use kv::Key;
 use kv::{Change, Row, Write};
 use std::collections::BTreeMap;
+use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use tempfile::TempDir;
 
