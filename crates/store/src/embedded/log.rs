@@ -8,7 +8,7 @@
 //! than one that creates it.
 
 use super::end::{self, End};
-use super::files;
+use super::files::{self, BLOCK_BYTES};
 use super::index::{Index, Place, Segment};
 use super::replay::Replayed;
 use super::segment::{self, Entry, EntryKind, Meta, PREAMBLE_BYTES};
@@ -28,6 +28,9 @@ use std::sync::Arc;
 const NEXT: &str = "next";
 /// Space for what may be written although the disk is full.
 const RESERVE: &str = "reserve";
+
+/// What stays of it for those who open the log: on a full disk it could not even be read.
+const OPENING_BYTES: u64 = 64 << 10;
 
 /// How long segments are: a share of the space there is, within these bounds.
 const SEGMENT_BYTES: [u64; 2] = [1 << 20, 64 << 20];
@@ -102,8 +105,10 @@ impl Writer {
 pub(super) enum Purpose {
     /// More data: the reserve stays.
     Store,
-    /// Less data, sooner or later.
+    /// Less data, sooner or later: of the reserve only [`OPENING_BYTES`] stay.
     Free,
+    /// An epoch, or a log without rows.
+    Begin,
 }
 
 pub(super) struct Log {
@@ -178,7 +183,7 @@ impl Log {
         let writer = Writer::behind(Arc::new(file.map_err(cannot)?), segment, ends, batch, meta);
         let log = Log::new(directory, segment_bytes_max, store, index, writer, lock);
         let mut writer = log.writer.lock();
-        let places = log.roll(&mut writer, Purpose::Free, 0, &carried)?;
+        let places = log.roll(&mut writer, Purpose::Begin, 0, &carried)?;
         log.index.write().apply(&carried, &places);
         // It says nothing any more: there is a later segment.
         End::remove(&log.directory).map_err(cannot)?;
@@ -348,7 +353,7 @@ impl Log {
         let before = writer.meta.clone();
         let first = u64::from(writer.segment) + 1;
         writer.meta.first = first;
-        if let Err(error) = self.roll(&mut writer, Purpose::Free, 0, &[]) {
+        if let Err(error) = self.roll(&mut writer, Purpose::Begin, 0, &[]) {
             writer.meta = before;
             let is_lost = writer.is_lost;
             return Err(if is_lost { Error::new(Kind::Unknown, error.to_string()) } else { error });
@@ -387,7 +392,8 @@ impl Log {
         let mut failed = None;
         // Once more: what failed is written anew elsewhere.
         for _ in 0..2 {
-            if writer.is_spoiled || writer.offset + bytes > writer.room {
+            let is_short = writer.offset + bytes > writer.room;
+            if writer.is_spoiled || is_short && !self.lengthen(writer, writer.offset + bytes) {
                 // From then on the batch that failed is not in the log.
                 self.roll(writer, purpose, bytes, &[]).map_err(|error| failed.take().unwrap_or(error))?;
             }
@@ -406,6 +412,16 @@ impl Log {
             }
         }
         Err(failed.unwrap_or_else(|| self.full()))
+    }
+
+    /// Makes room for `least` bytes in a segment that was begun on a full disk, and is much shorter than others. `false`: it stays.
+    fn lengthen(&self, writer: &mut Writer, least: u64) -> bool {
+        let (path, suits) = (self.path(writer.segment), self.segment_bytes(0));
+        let is_shorter = writer.room < suits / 2 && least <= suits;
+        let room =
+            [suits, least].into_iter().find(|room| is_shorter && files::allocate(&path, *room).is_ok());
+        writer.room = room.unwrap_or(writer.room);
+        room.is_some()
     }
 
     /// The next batch, for the writer's place, and where its entries will be.
@@ -433,7 +449,7 @@ impl Log {
         let meta = Meta { previous_end: writer.offset, ..writer.meta.clone() };
         let segment = writer.segment + 1;
         let begin = Writer::at(Arc::new(file), segment, PREAMBLE_BYTES as u64, writer.batch, meta);
-        let mut next = Writer { room, is_full: writer.is_full && purpose == Purpose::Free, ..begin };
+        let mut next = Writer { room, is_full: writer.is_full && purpose != Purpose::Store, ..begin };
         let mut bytes = segment::preamble(self.store).to_vec();
         let meta = next.meta.encode();
         let mut places = Vec::new();
@@ -475,16 +491,28 @@ impl Log {
         // What an attempt that failed has written would follow what is written now.
         let absent = files::remove_if_there(&next);
         let mut file = absent.and_then(|()| files::allocate(&next, self.segment_bytes(least)));
-        if file.is_err() && purpose == Purpose::Free {
+        if file.is_err() && purpose != Purpose::Store {
             // Nothing more is written to the last segment.
             writer.trim();
             writer.room = writer.offset;
+            let reserve_bytes = || fs::metadata(&reserve).map_or(0, |of_file| of_file.len());
+            if purpose == Purpose::Begin {
+                // No more than it needs: others may take what became free, and what is not needed of the reserve.
+                file = files::allocate(&next, least).or_else(|_| {
+                    let shorter = reserve_bytes().saturating_sub(least.next_multiple_of(BLOCK_BYTES as u64));
+                    files::allocate(&reserve, shorter).and_then(|_| files::allocate(&next, least))
+                });
+            }
+            let spare = reserve_bytes().saturating_sub(OPENING_BYTES);
             let had = writer.reserve;
-            let is_reserve = fs::rename(&reserve, &next).is_ok();
+            let is_reserve = file.is_err()
+                && (purpose == Purpose::Begin || spare > 0)
+                && fs::rename(&reserve, &next).is_ok();
             writer.reserve = if is_reserve { 0 } else { had };
             // If the reserve is too short, the rest is allocated; if it is too long, the next one gets it.
-            let wanted = self.segment_bytes(least);
-            file = files::allocate(&next, wanted).or_else(|_| files::allocate(&next, least));
+            if file.is_err() {
+                file = files::allocate(&next, self.segment_bytes(least).min(spare).max(least));
+            }
             if file.is_err() && is_reserve && fs::rename(&next, &reserve).is_ok() {
                 writer.reserve = had;
             }
@@ -504,8 +532,13 @@ impl Log {
     pub(super) fn reserve(&self, writer: &mut Writer, least: u64) {
         let longest = self.index.read().segments.values().map(|segment| segment.bytes).max().unwrap_or(0);
         let bytes = self.segment_bytes(least.max(longest + self.segment_bytes(0) / 2));
-        let allocated = files::allocate(&self.directory.join(RESERVE), bytes);
-        writer.reserve = if allocated.is_ok() { bytes } else { 0 };
+        let path = self.directory.join(RESERVE);
+        let is_whole = files::allocate(&path, bytes).is_ok();
+        writer.reserve = if is_whole { bytes } else { 0 };
+        if !is_whole && fs::metadata(&path).is_ok_and(|of_file| of_file.len() < OPENING_BYTES) {
+            // If there is no room for this either, it may stay as it is.
+            let _ = files::allocate(&path, OPENING_BYTES);
+        }
     }
 
     /// How long the next segment is, which is to hold `least` bytes.

@@ -198,6 +198,17 @@ fn the_batches_of_each_store_are_counted_from_a_number_of_its_own() {
     assert!(first[0].abs_diff(first[1]) > 1 << 30, "{first:?}");
 }
 
+/// On a full disk every few deletes began one more.
+#[test]
+fn a_segment_that_was_begun_short_becomes_longer() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    log.write(&[put(0, b"value")]).unwrap();
+    log.writer.lock().room = 0;
+    log.write(&[delete(0)]).unwrap();
+    assert_eq!((log.index.read().segments.len(), log.writer.lock().room), (1, 1 << 16));
+}
+
 /// Of rows that are longer than half a segment each has its own: writing them anew brings nothing.
 #[test]
 fn large_rows_are_not_written_anew_again_and_again() {

@@ -2,7 +2,10 @@
 
 use crate::support::{Client, Server, is_long, until};
 use std::collections::HashMap;
-use std::process::Command;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 
 const WRITERS: usize = 64;
@@ -78,6 +81,43 @@ fn fills_up_and_goes_on(flags: &[&str]) {
         assert_eq!(client.get("/readyz").text(), "ready\n");
         of_writers.iter().for_each(|stored| check(&mut client, stored));
     }
+}
+
+/// The second or third start was refused.
+#[test]
+fn on_a_full_disk_a_server_starts_again_and_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut disk = Command::new("unshare");
+    let script = "mount -t tmpfs -o size=10m tmpfs \"$1\" && echo && exec cat";
+    disk.args(["--mount", "sh", "-c", script, "sh"]).arg(directory.path());
+    // It ends with its input, and so with the test.
+    disk.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut disk = disk.spawn().unwrap();
+    disk.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let on_disk = Path::new("/proc").join(disk.id().to_string()).join("root");
+    let on_disk = on_disk.join(directory.path().strip_prefix("/").unwrap());
+    let url = format!("file:{}/store", directory.path().display());
+    let start = || {
+        let mut command = Command::new("nsenter");
+        command.args(["--mount", "--target", &disk.id().to_string()]).arg(env!("CARGO_BIN_EXE_weir"));
+        Server::start_by(command, &url, &[], &[])
+    };
+    let mut server = start().unwrap();
+    let mut stored = HashMap::new();
+    let rows = (0..).map(|key: u32| (format!("/kv/{key}"), key.to_le_bytes().repeat(4000)));
+    stored.extend(rows.take_while(|(key, value)| server.client().put(key, value).status == 201));
+    for round in 0..8 {
+        server.kill();
+        // Others take what became free.
+        let other = File::create(on_disk.join(format!("other {round}"))).unwrap();
+        while (&other).write_all(&[0; 4096]).is_ok() {}
+        server = start().unwrap_or_else(|error| panic!("start {round}: {error}"));
+        check(&mut server.client(), &stored);
+    }
+    let key = stored.keys().next().unwrap();
+    assert_eq!(server.client().ask("DELETE", key, &[], b"").unwrap().status, 204);
+    drop((server, disk.stdin.take()));
+    disk.wait().unwrap();
 }
 
 #[test]
