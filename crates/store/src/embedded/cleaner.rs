@@ -41,8 +41,11 @@ impl Log {
         let mut at = PREAMBLE_BYTES;
         let mut moving: Vec<Place> = Vec::new();
         while at < bytes.len() {
-            let Batch { range, entries, .. } =
-                segment::batch(&bytes, at, self.store).ok_or_else(|| self.damaged(number, at))?;
+            let Some(Batch { range, entries, .. }) = segment::batch(&bytes, at, self.store) else {
+                // Damage of what nobody needs keeps no space.
+                moving = self.index.read().places_in(number);
+                break;
+            };
             at = range.end;
             for range in entries {
                 let Some(entry) = segment::entry(&bytes[range.clone()]) else { continue };

@@ -73,6 +73,14 @@ impl Index {
         }
     }
 
+    /// All that is in force in a segment, in its order.
+    pub(super) fn places_in(&self, segment: u32) -> Vec<Place> {
+        let all = self.rows.values().chain(self.events.values()).copied();
+        let mut places: Vec<Place> = all.filter(|place| place.segment == segment).collect();
+        places.sort_unstable_by_key(|place| place.offset);
+        places
+    }
+
     fn set_expiry(&mut self, key: &Key, expires: Option<Timestamp>) {
         let old = match expires {
             // Most stores have none that expire.

@@ -312,6 +312,27 @@ fn space_is_given_back_and_no_row_is_lost_or_comes_back() {
     assert!(used < 2 * live as u64 + 6 * (1 << 16), "{used} bytes for {live}");
 }
 
+/// One changed byte of a row that nobody needed kept the space of all others.
+#[test]
+fn what_was_replaced_and_is_damaged_keeps_no_space() {
+    for is_needed in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let log = log_in(&directory).unwrap();
+        log.write(&[put(0, b"old value"), put(1, b"another")]).unwrap();
+        if !is_needed {
+            log.write(&[put(0, b"new value")]).unwrap();
+        }
+        let path = newest(&directory);
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(b"X", place_of(&path, b"old value") as u64).unwrap();
+        for _ in 0..40 {
+            log.write(&[put(2, &[7; 4000])]).unwrap();
+        }
+        assert_eq!((log.clean(&|| false).is_ok(), path.exists()), (!is_needed, is_needed));
+        assert_eq!(log.read(&name(1)).unwrap().unwrap().value(), b"another");
+    }
+}
+
 #[test]
 fn what_was_cleared_stays_away() {
     let directory = tempfile::tempdir().unwrap();
