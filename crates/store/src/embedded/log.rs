@@ -291,10 +291,12 @@ impl Log {
         let entries: Vec<Entry> = writes.iter().map(entry_of).chain(event_entry).collect();
         let puts = writes.iter().filter(|write| matches!(write.change, Change::Put(_))).count();
         let purpose = if puts == 0 { Purpose::Free } else { Purpose::Store };
+        // Whether others need less space: the reserve has to be no shorter than this.
+        let is_long = || segment::batch_bytes(&entries) as u64 > self.segment_bytes(0) / 2;
         let mut writer = self.writer.lock();
         let places = self.append(&mut writer, purpose, &entries).map_err(|error| match error.kind() {
-            // Alone, what only removes may go.
-            Kind::Refused if (1..writes.len()).contains(&puts) => {
+            // Alone, what only removes may go, and what is small beside what is large.
+            Kind::Refused if (1..writes.len()).contains(&puts) || writes.len() > 1 && is_long() => {
                 Error::new(Kind::Rejected, error.to_string())
             }
             _ => error,

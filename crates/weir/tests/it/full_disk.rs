@@ -83,6 +83,29 @@ fn fills_up_and_goes_on(flags: &[&str]) {
     }
 }
 
+/// It failed all writes that were in its batch.
+#[test]
+fn a_row_that_does_not_fit_is_refused_alone() {
+    let (_directory, server) = on_small_disk(&[]);
+    let mut client = server.client();
+    for key in ["/kv/1", "/kv/2"] {
+        assert_eq!(client.put(key, &vec![1; 1 << 20]).status, 201);
+    }
+    let put = |writer: usize| {
+        let mut client = server.client();
+        for step in 0..300 {
+            let answer = client.put(&format!("/kv/{writer}-{}", step % 20), b"small");
+            assert!(matches!(answer.status, 201 | 204), "{}", answer.text());
+        }
+    };
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..8).map(|writer| scope.spawn(move || put(writer))).collect();
+        while !writers.iter().all(|writer| writer.is_finished()) {
+            assert_eq!(client.put("/kv/large", &vec![7; 6 << 20]).status, 503);
+        }
+    });
+}
+
 /// The second or third start was refused.
 #[test]
 fn on_a_full_disk_a_server_starts_again_and_again() {
