@@ -5,7 +5,7 @@ use super::end::{End, EndFile};
 use super::files;
 use super::index::{Index, Place, Segment};
 use super::segment::{self, Batch, EntryKind, Meta, PREAMBLE_BYTES, Salvaged};
-use kv::Key;
+use kv::{Key, Version};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -119,8 +119,11 @@ impl Replayed {
         // What the newest says first decides from which segment on all have to be there.
         for number in numbers.iter().rev() {
             let (bytes, _) = read(*number)?;
-            let said = Walk::through(&bytes, store, None, true).entries(&bytes);
-            if let Some(meta) = said.iter().rev().find_map(|range| Meta::of_entry(&bytes[range.clone()])) {
+            let said = Walk::through(&bytes, store, None, true).entries(&bytes, u64::MAX);
+            let said: Vec<Meta> =
+                said.iter().filter_map(|range| Meta::of_entry(&bytes[range.clone()])).collect();
+            // Each start begins a segment: what has another epoch than the first is in a value, beside damage.
+            if let Some(meta) = said.iter().rfind(|meta| meta.epoch == said[0].epoch).cloned() {
                 // Each start begins at least one segment.
                 let epoch = meta.epoch.saturating_add(u64::from(last - number));
                 replayed.meta = Some(Meta { epoch, ..meta });
@@ -175,7 +178,8 @@ impl Replayed {
             replayed.batch = walk.batches.last().map_or(replayed.batch, |batch| batch.number);
             replayed.end = end as u64;
             replayed.index.grow(number, end as u64);
-            for range in walk.entries(&bytes) {
+            let epoch = replayed.meta.as_ref().map_or(u64::MAX, |meta| meta.epoch);
+            for range in walk.entries(&bytes, epoch) {
                 replayed.apply(number, &bytes, range);
             }
             if number == last {
@@ -289,11 +293,20 @@ impl Walk {
         walk
     }
 
-    /// All entries that can be read, in their order.
-    fn entries(&self, bytes: &[u8]) -> Vec<Range<usize>> {
-        let whole = self.batches.iter().flat_map(|batch| batch.entries.iter().cloned());
+    /// All entries that can be read, in their order. A later epoch than `epoch` is only in whole batches: damaged ones may have a value
+    /// in which a client has written an entry, with any version.
+    fn entries(&self, bytes: &[u8], epoch: u64) -> Vec<Range<usize>> {
+        let mut entries: Vec<Range<usize>> =
+            self.batches.iter().flat_map(|batch| batch.entries.iter().cloned()).collect();
+        if self.damaged.is_empty() {
+            return entries;
+        }
+        let epoch_of = |range: &Range<usize>| {
+            segment::entry(&bytes[range.clone()]).map_or(0, |entry| Version(entry.version).epoch())
+        };
+        let epoch = entries.iter().map(epoch_of).max().unwrap_or(0).max(epoch);
         let salvaged = self.damaged.iter().flat_map(|range| salvage(bytes, range).entries);
-        let mut entries: Vec<Range<usize>> = whole.chain(salvaged).collect();
+        entries.extend(salvaged.filter(|range| epoch_of(range) <= epoch));
         entries.sort_unstable_by_key(|range| range.start);
         entries
     }

@@ -301,6 +301,30 @@ fn an_older_value_may_come_back_and_its_key_is_named() {
     assert_eq!([read(7), read(8), read(9)], [value(7, 0), value(8, 0), value(9, 1)]);
 }
 
+/// The server refused the repaired store: its versions had no room for more.
+#[test]
+fn a_record_in_a_value_gives_no_version_that_was_never_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = opened(directory.path()).unwrap();
+    let meta = Meta { epoch: 1 << 40, first: 1, ..Meta::default() }.encode();
+    let (admin, forged) = (name(0), segment::keyless(EntryKind::Put, u64::MAX, b"forged"));
+    let forged =
+        [segment::Entry { key: admin.as_bytes(), ..forged }, segment::keyless(EntryKind::Meta, 0, &meta)];
+    let text = segment::encode(0, 0, &forged).0;
+    let (key, version) = (name(1), Version::first_of(1));
+    let row = Row::new(&key, "", &text, version);
+    log.write(&[put(0, 0)]).unwrap();
+    log.write(&[Write { key, version, change: Change::Put(row) }]).unwrap();
+    log.write(&[put(2, 0)]).unwrap();
+    drop(log);
+    let (segment, damaged) = record(&directory, 1, &text);
+    change(&directory, segment, damaged.start + 14..damaged.start + 15, |byte| byte ^ 0x40);
+    crate::repair(&url(&directory)).unwrap();
+    let log = opened(directory.path()).unwrap();
+    assert!(log.epoch() < 1 << 13, "{}", log.epoch());
+    assert_eq!(log.read(&name(0)).unwrap().unwrap().value(), value(0, 0));
+}
+
 #[test]
 fn everything_unreadable_leaves_an_empty_store() {
     let directory = tempfile::tempdir().unwrap();
