@@ -11,9 +11,8 @@ use tokio::sync::oneshot;
 
 /// Between two looks for them, if the last one found all.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Most that are removed at once, and most bytes of their values, unless it is one: each is read before.
+/// Most that are removed at once.
 const LIMIT: usize = 1000;
-const BYTES_MAX: u64 = 4 << 20;
 
 /// Removes them as long as the store is owned.
 pub(super) async fn remove_expired(
@@ -45,14 +44,9 @@ async fn remove_some(long: &Queues<LongRequest>, writes: &Queues<WriteRequest>, 
     let reply = Reply::new(move |listed, _| drop(send.send(listed)));
     push(long, 0, LongRequest::List { listing, with_values: false, reply });
     let Ok(Ok(page)) = listed.await else { return false };
-    let mut bytes = 0;
-    let fits = page.rows.iter().take_while(|listed| {
-        let is_first = bytes == 0;
-        bytes += listed.value_bytes;
-        is_first || bytes <= BYTES_MAX
-    });
     let mut pending = Vec::with_capacity(page.rows.len());
-    for key in fits.filter_map(|listed| Key::new(listed.row.key())) {
+    // Each is read before: a page of such rows ends by their bytes.
+    for key in page.rows.iter().filter_map(|listed| Key::new(listed.row.key())) {
         let (send, written) = oneshot::channel();
         let reply = Reply::new(move |written, _| drop(send.send(written)));
         let queue = super::queue_index(&key, writes.count());
@@ -60,13 +54,13 @@ async fn remove_some(long: &Queues<LongRequest>, writes: &Queues<WriteRequest>, 
         push(writes, queue, WriteRequest { key, intent, condition, idempotency, reply });
         pending.push(written);
     }
-    let (mut removed, wanted) = (0, pending.len());
+    let mut removed = 0;
     for written in pending {
         removed += usize::from(matches!(written.await, Ok(Ok(Written::Applied { .. }))));
     }
     shared.meters.expired.add(removed as u64);
     // One that cannot be removed does not hold up the others.
-    removed > 0 && (wanted < page.rows.len() || page.next.is_some())
+    removed > 0 && page.next.is_some()
 }
 
 fn push<R>(queues: &Queues<R>, index: usize, request: R) {
