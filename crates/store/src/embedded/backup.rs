@@ -38,9 +38,9 @@ pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Er
         Error::new(kind, format!("{what}; {hint}"))
     };
     let (segments, said) = segments(directory).map_err(unread)?;
-    let Some((_, newest_file)) = segments.last() else { return Err(repair::no_store_in(directory)) };
-    let newest_bytes = newest(newest_file).map_err(unread)?;
-    if let Some(what) = shorter(directory, &segments, newest_bytes.len() as u64, said) {
+    let Some((number, file)) = segments.last() else { return Err(repair::no_store_in(directory)) };
+    let newest_bytes = newest(file).map_err(unread)?;
+    if let Some(what) = shorter(directory, *number, &newest_bytes, said) {
         let what = format!("the store is damaged: {what}");
         return Err(Error::new(Kind::Rejected, format!("{what}; `weir store check` lists all damage")));
     }
@@ -95,21 +95,17 @@ fn segments(directory: &Path) -> io::Result<(Vec<(u32, File)>, EndFile)> {
     }
 }
 
-/// Why these segments are not all of the log, if they are not; the newest has so many whole bytes.
-fn shorter(directory: &Path, segments: &[(u32, File)], newest_bytes: u64, said: EndFile) -> Option<String> {
+/// Why the log ends before it should, if it does: with the segment `newest`, of which these bytes are whole.
+fn shorter(directory: &Path, newest: u32, bytes: &[u8], said: EndFile) -> Option<String> {
     if let EndFile::Damaged { .. } = said {
         return Some(format!("{} cannot be read", directory.join(files::END).display()));
     }
-    let (newest, mut file) = segments.last().map(|(newest, file)| (*newest, file))?;
-    let mut preamble = Vec::new();
-    (&mut file).rewind().ok()?;
-    file.take(PREAMBLE_BYTES as u64).read_to_end(&mut preamble).ok()?;
-    let end = said.at_rest(segment::store_of(&preamble)?, newest)?;
-    let path = files::path(directory, end.segment);
+    let end = said.at_rest(segment::store_of(bytes)?, newest)?;
+    let (path, bytes) = (files::path(directory, end.segment), bytes.len() as u64);
     match end.segment > newest {
         true => Some(format!("{} is missing", path.display())),
-        false => (newest_bytes < end.bytes)
-            .then(|| format!("{} ends at {newest_bytes} and not at {}", path.display(), end.bytes)),
+        false => (bytes < end.bytes)
+            .then(|| format!("{} ends at {bytes} and not at {}", path.display(), end.bytes)),
     }
 }
 
