@@ -501,6 +501,7 @@ impl Log {
             if purpose == Purpose::Begin {
                 // No more than it needs: others may take what became free, and what is not needed of the reserve.
                 file = files::allocate(&next, least).or_else(|_| {
+                    writer.reserve = 0;
                     let shorter = reserve_bytes().saturating_sub(least.next_multiple_of(BLOCK_BYTES as u64));
                     files::allocate(&reserve, shorter).and_then(|_| files::allocate(&next, least))
                 });

@@ -100,7 +100,7 @@ fn a_row_that_does_not_fit_is_refused_alone() {
     };
     thread::scope(|scope| {
         let writers: Vec<_> = (0..8).map(|writer| scope.spawn(move || put(writer))).collect();
-        while !writers.iter().all(|writer| writer.is_finished()) {
+        while !writers.iter().all(thread::ScopedJoinHandle::is_finished) {
             assert_eq!(client.put("/kv/large", &vec![7; 6 << 20]).status, 503);
         }
     });
