@@ -165,7 +165,7 @@ fn help(found: &WorkloadFindings) -> Option<String> {
         _ => format!("needed half as much time of {limits} as now"),
     };
     Some(format!(
-        "What would help: if each request {half}, goodput would be about {} req/s{clients}{then}{tried}.{too_slow}{see}",
+        "What would help: if each request {half}, goodput would be at most {} req/s{clients}{then}{tried}.{too_slow}{see}",
         short(of.rps)
     ))
 }

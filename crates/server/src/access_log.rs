@@ -40,7 +40,7 @@ pub struct AccessLog {
     pub(super) lines: Counter,
     /// Lines that were not written.
     pub(super) dropped: Counter,
-    /// Those of them that the log itself tells of.
+    /// Dropped lines that the log has reported.
     reported: Counter,
 }
 
@@ -79,7 +79,7 @@ impl AccessLog {
         self.dropped.add(lines);
     }
 
-    /// If lines were dropped that the log does not tell of yet, `write`s a line that says how many.
+    /// If there are dropped lines that the log has not reported yet, `write`s a line with their number.
     pub fn report_dropped(&self, write: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let since = self.dropped.get() - self.reported.get();
         if since > 0 {
@@ -412,12 +412,12 @@ mod tests {
         (0..7).for_each(|_| log.put(part.clone(), 3));
         assert_eq!((log.lines.get(), log.dropped.get()), (12, 9));
         assert_eq!(log.take(Duration::ZERO).unwrap().len(), 4);
-        // Told until it is written, and then no more.
+        // Until it is written, and then no more.
         assert!(log.report_dropped(|_| Err(io::ErrorKind::StorageFull.into())).is_err());
         let mut told = Vec::new();
         log.report_dropped(|line| io::Write::write_all(&mut told, line)).unwrap();
         assert!(told.ends_with(b"\"dropped\":9}\n"));
-        log.report_dropped(|_| unreachable!("it was told")).unwrap();
+        log.report_dropped(|_| unreachable!("it was reported")).unwrap();
         assert_eq!(log.dropped.get(), 9);
         assert_eq!(log.take(Duration::ZERO), Some(vec![]));
         log.close();

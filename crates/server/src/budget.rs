@@ -47,6 +47,15 @@ impl Budget {
         self.reserved.load(Relaxed)
     }
 
+    /// Whether `bytes` fit now. Nothing is reserved.
+    pub(super) fn check(&self, bytes: usize) -> Result<(), Full> {
+        if bytes <= UNCOUNTED_BYTES_MAX || self.reserved().saturating_add(bytes) <= self.bytes {
+            return Ok(());
+        }
+        self.shed.add(1);
+        Err(Full)
+    }
+
     /// Nothing of it yet.
     pub(super) fn reservation(&self) -> Reservation<&Budget> {
         Reservation { budget: self, bytes: 0 }

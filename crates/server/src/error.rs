@@ -1,7 +1,7 @@
 //! Failures as answers: which status, which code, whether the write happened.
 
-use super::Throttle;
 use crate::budget::Full;
+use crate::throttle::Throttle;
 use crate::tiered::{Error, Kind, WriteError};
 use http1::{Reject, Writer, response};
 use kv::{Outcome, Version, proto};
@@ -14,7 +14,7 @@ use std::time::Instant;
 /// The content type of such an answer.
 pub(super) const PROBLEM: &str = "application/problem+json";
 
-/// Requests that a store refused with all others.
+/// Requests that were refused because a store takes no writes: on a full disk each of them would log the same line.
 static REFUSALS: LazyLock<Mutex<Throttle>> = LazyLock::new(Mutex::default);
 
 /// An answer that is no success. The problem's body is made from it.
@@ -163,7 +163,7 @@ impl Failure {
         // With a full disk every request says the same.
         if error.kind() == Kind::Refused {
             if let Some(count) = REFUSALS.lock().count(Instant::now()) {
-                log::warn!("{error} (requests refused since this was last said: {count})");
+                log::warn!("{error} (refused requests since the last such line: {count})");
             }
         } else if code == REFUSED {
             log::warn!("{error}");

@@ -103,7 +103,7 @@ fn identity(files: &[PathBuf], _before: Option<&Identity>) -> Result<Identity, E
     })?;
     if let Some(end) = end.filter(|end| *end < SystemTime::now()) {
         let (file, end) = (certificate.display(), humantime::format_rfc3339_seconds(end));
-        log::warn!("a certificate in {file} has expired at {end}: clients refuse it; renew it");
+        log::warn!("a certificate in {file} expired at {end}, and clients refuse it; renew it");
     }
     config.ignore_client_order = true;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];

@@ -168,8 +168,7 @@ impl<S: Stream> Wire<S> {
             Framing::Length(bytes) => (bytes as usize, bytes as usize),
             Framing::Chunked | Framing::UntilClose => (0, limit),
         };
-        // Given back at once.
-        self.worker.shared.budget.reservation().raise(announced).map_err(Failure::from)?;
+        self.worker.shared.budget.check(announced).map_err(Failure::from)?;
         let mut body = Vec::new();
         if request.expects_continue && !decoder.is_done() && self.input.is_empty() {
             response::write(&mut self.output, 100).end();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A store's failure: what happened, in one line, and what follows from it.
+/// A store's failure: what happened, in one line, and what follows from it. What can be done about it stands behind the first `; `.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: Kind,

@@ -131,7 +131,8 @@ pub(super) async fn setup<T>(
 pub async fn in_setup_time<T>(shown: &str, step: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let silent = |_| {
         let message = format!("the store {shown} does not answer within {} s", SETUP_MAX.as_secs());
-        let check = "check that its port is one of such a database, and that its synchronous standby, if it has one, is connected";
+        let check =
+            "check its host and port, and whether its synchronous standby, if it has one, is connected";
         Err(Error::new(Kind::Unavailable, format!("{message}; {check}")))
     };
     tokio::time::timeout(SETUP_MAX, step).await.unwrap_or_else(silent)

@@ -80,7 +80,7 @@ pub(super) fn errors(case: &OfRow) -> Checked {
         let LoadReport { unanswered, clients, .. } = most;
         return Checked::fail(
             format!("{unanswered} of {clients} clients had no answer in the whole window"),
-            "The latencies are of the others. See what these wait for, or take a longer --window.",
+            "The latencies are those of the other clients. Find out what the clients without an answer wait for, or use a longer --window.",
         );
     }
     if load.error_ratio <= ERRORS_MAX {

@@ -21,9 +21,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Between two attempts of a standby.
 const STANDBY_PAUSE: Duration = Duration::from_millis(250);
-/// Before the first attempt of a server that may stand by, so that one that does already goes first: after a hand-over to the one that starts,
-/// proxies still send all requests to the other.
-const YIELD: Duration = Duration::from_millis(500);
+/// How long a server with `--standby` waits before its first attempt, so that one that already stands by acquires the store first. Proxies
+/// send no requests yet to a server that has just started.
+const FIRST_ATTEMPT_DELAY: Duration = Duration::from_millis(500);
 /// Between two confirmations of the lease, and how long the store may take for one.
 const CONFIRM_PAUSE: Duration = Duration::from_millis(500);
 const CONFIRM_MAX: Duration = Duration::from_secs(10);
@@ -199,7 +199,7 @@ impl Owner {
         let deadline = Instant::now() + wait;
         let mut says_so = !wait.is_zero();
         if self.shared.config.is_standby && matches!(self.shared.config.role, Role::Store(_)) {
-            tokio::time::sleep(YIELD).await;
+            tokio::time::sleep(FIRST_ATTEMPT_DELAY).await;
         }
         loop {
             let result = self.acquire().await;

@@ -40,7 +40,8 @@ impl Log {
         bytes.truncate(end as usize);
         let mut at = PREAMBLE_BYTES;
         let mut moving: Vec<Place> = Vec::new();
-        while at < bytes.len() {
+        // A file may be shorter than it was.
+        while at < end as usize {
             let Some(Batch { range, entries, .. }) = segment::batch(&bytes, at, self.store) else {
                 // Damage of what nobody needs keeps no space.
                 moving = self.index.read().places_in(number);

@@ -25,17 +25,20 @@ const UNREAD: u8 = 0xA5;
 pub(super) fn allocate(path: &Path, bytes: u64) -> io::Result<File> {
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    resize(&file, bytes).map(|()| file)
+}
+
+/// The same of an open file.
+pub(super) fn resize(file: &File, bytes: u64) -> io::Result<()> {
     let length = file.metadata()?.len();
-    if length > bytes {
-        file.set_len(bytes)?;
-    } else if length < bytes {
-        match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            // A file system that cannot: writes say when it is full.
-            Err(Errno::OPNOTSUPP) => file.set_len(bytes)?,
-            done => done?,
-        }
+    if length >= bytes {
+        return if length > bytes { file.set_len(bytes) } else { Ok(()) };
     }
-    Ok(file)
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        // A file system that cannot: writes say when it is full.
+        Err(Errno::OPNOTSUPP) => file.set_len(bytes),
+        done => Ok(done?),
+    }
 }
 
 /// All of `file`, and which parts of it the disk cannot read: [`UNREAD`] is there instead.

@@ -416,12 +416,12 @@ impl Log {
         Err(failed.unwrap_or_else(|| self.full()))
     }
 
-    /// Makes room for `least` bytes in a segment that was begun on a full disk, and is much shorter than others. `false`: it stays.
+    /// Makes a segment longer that was begun on a full disk, so that it has `least` bytes. `false`: it was not made longer.
     fn lengthen(&self, writer: &mut Writer, least: u64) -> bool {
-        let (path, suits) = (self.path(writer.segment), self.segment_bytes(0));
+        let suits = self.segment_bytes(0);
         let is_shorter = writer.room < suits / 2 && least <= suits;
         let room =
-            [suits, least].into_iter().find(|room| is_shorter && files::allocate(&path, *room).is_ok());
+            [suits, least].into_iter().find(|room| is_shorter && files::resize(&writer.file, *room).is_ok());
         writer.room = room.unwrap_or(writer.room);
         room.is_some()
     }
@@ -509,7 +509,7 @@ impl Log {
             let spare = reserve_bytes().saturating_sub(OPENING_BYTES);
             let had = writer.reserve;
             let is_reserve = file.is_err()
-                && (purpose == Purpose::Begin || spare > 0)
+                && (purpose == Purpose::Begin || spare >= least)
                 && fs::rename(&reserve, &next).is_ok();
             writer.reserve = if is_reserve { 0 } else { had };
             // If the reserve is too short, the rest is allocated; if it is too long, the next one gets it.

@@ -122,7 +122,7 @@ impl Replayed {
             let said = Walk::through(&bytes, store, None, true).entries(&bytes, u64::MAX);
             let said: Vec<Meta> =
                 said.iter().filter_map(|range| Meta::of_entry(&bytes[range.clone()])).collect();
-            // Each start begins a segment: what has another epoch than the first is in a value, beside damage.
+            // All such entries of a segment have the same epoch. One with another is part of a damaged value, written by a client.
             if let Some(meta) = said.iter().rfind(|meta| meta.epoch == said[0].epoch).cloned() {
                 // Each start begins at least one segment.
                 let epoch = meta.epoch.saturating_add(u64::from(last - number));
@@ -293,8 +293,8 @@ impl Walk {
         walk
     }
 
-    /// All entries that can be read, in their order. A later epoch than `epoch` is only in whole batches: damaged ones may have a value
-    /// in which a client has written an entry, with any version.
+    /// All entries that can be read, in their order. Those in damaged batches are left out if their epoch is later than `epoch` and than that
+    /// of all whole batches: a client may have written them in a value.
     fn entries(&self, bytes: &[u8], epoch: u64) -> Vec<Range<usize>> {
         let mut entries: Vec<Range<usize>> =
             self.batches.iter().flat_map(|batch| batch.entries.iter().cloned()).collect();

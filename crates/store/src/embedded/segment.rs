@@ -243,9 +243,9 @@ pub(super) fn batch(segment: &[u8], at: usize, store: u64) -> Option<Batch> {
     is_right.then_some(Batch { number, range: at..end, entries })
 }
 
-/// The first batch from `from` on. If one behind other bytes, it has a number behind `before`, that of the batch which ends at `from`:
-/// with those of the batches that these bytes have room for in between. So it is none in a value, and values that are full of
-/// beginnings of batches take no time: no client knows these numbers.
+/// The first batch from `from` on. One behind other bytes counts only if its number can follow `before`, that of the batch which ends at
+/// `from`: for each batch in between these bytes need room. No client can guess the numbers of a store that began at a random one, so a
+/// value full of heads of batches takes no time.
 pub(super) fn next_batch(segment: &[u8], from: usize, store: u64, before: Option<u64>) -> Option<Batch> {
     let is_next = |at: usize| {
         let number = segment.get(at + 8..)?.first_chunk().copied().map(u64::from_le_bytes)?;

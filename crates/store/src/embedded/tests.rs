@@ -333,6 +333,21 @@ fn what_was_replaced_and_is_damaged_keeps_no_space() {
     }
 }
 
+/// Cut between two batches, so that what is left of it looks whole.
+#[test]
+fn a_segment_that_became_shorter_is_not_given_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = log_in(&directory).unwrap();
+    log.write(&[put(0, b"a value")]).unwrap();
+    let (path, end) = (newest(&directory), log.index.read().segments.values().next_back().unwrap().bytes);
+    log.write(&[put(1, b"another")]).unwrap();
+    for _ in 0..40 {
+        log.write(&[put(2, &[7; 4000])]).unwrap();
+    }
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(end).unwrap();
+    assert!(log.clean(&|| false).is_err() && path.exists());
+}
+
 #[test]
 fn what_was_cleared_stays_away() {
     let directory = tempfile::tempdir().unwrap();

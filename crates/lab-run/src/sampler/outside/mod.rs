@@ -110,7 +110,7 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
         let sockets = source.as_mut().and_then(|source| source.sockets().ok()).unwrap_or_default();
         let by_inode: HashMap<u32, &Socket> = sockets.iter().map(|of| (of.inode, of)).collect();
         let (mut counts, mut may_read) = (BTreeMap::<&str, f64>::new(), false);
-        let mut timed = Vec::new();
+        let (mut timed, mut waiting) = (Vec::new(), HashMap::<(u32, u64), f64>::new());
         let threads = threads(&files.pids);
         for &(pid, thread) in &threads {
             let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else { continue };
@@ -121,11 +121,7 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
                     *counts.entry(Waits::DISK.0).or_default() += 1.0;
                 }
                 Some(Call::Timed(at, deadline)) => timed.push((pid, at, deadline)),
-                Some(Call::Futex(at)) => {
-                    *counts.entry(Waits::LOCK.0).or_default() += 1.0;
-                    let held = f64::from(u8::from(has_holder(pid, at, &threads)));
-                    *counts.entry(Waits::MUTEX.0).or_default() += held;
-                }
+                Some(Call::Futex(at)) => *waiting.entry((pid, at)).or_default() += 1.0,
                 Some(call) => *counts.entry(waits(pid, call, port, &by_inode).0).or_default() += 1.0,
                 None => {}
             }
@@ -133,6 +129,12 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
         for (pid, at, deadline) in &timed {
             let is_alone = timed.iter().filter(|(of, other, _)| (of, other) == (pid, at)).count() == 1;
             *counts.entry(until(*pid, *deadline, is_alone).0).or_default() += 1.0;
+        }
+        for ((pid, at), count) in waiting {
+            *counts.entry(Waits::LOCK.0).or_default() += count;
+            if has_holder(pid, at, &threads) {
+                *counts.entry(Waits::MUTEX.0).or_default() += count;
+            }
         }
         for (name, count) in connections(&sockets, port, &files.inodes) {
             *counts.entry(name).or_default() += count;
@@ -191,8 +193,8 @@ fn waits(pid: u32, call: Call, port: u16, sockets: &HashMap<u32, &Socket>) -> Wa
     }
 }
 
-/// Whether threads that wait at this address wait for a mutex: it keeps which thread holds it, in the word at which others wait (musl) or
-/// two words behind it (glibc).
+/// Whether the word at which threads wait, or the one two words behind it, is a thread of this process: so the mutexes of glibc store their
+/// holder, and the recursive ones of musl. A thread that joins another one looks the same; threads of another PID namespace are not found.
 fn has_holder(pid: u32, at: u64, threads: &[(u32, u32)]) -> bool {
     /// The upper two bits say whether others wait, and whether the holder has died.
     const THREAD: u32 = (1 << 30) - 1;
