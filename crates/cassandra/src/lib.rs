@@ -165,6 +165,11 @@ impl Cassandra {
             Some((user, _)) if said.contains("uthentication") => {
                 (Kind::Config, format!("it refuses the user {user} with this password: {said}"))
             }
+            // Whoever refuses a client's certificate may close the connection before that is read.
+            _ if self.config.tls.is_some() && said.contains("Connection broken") => {
+                let why = "the server may not accept the certificate that it was shown";
+                (Kind::Unavailable, format!("{said}; {why}: give one that it trusts with sslcert and sslkey"))
+            }
             _ => (Kind::Unavailable, said),
         }
     }
