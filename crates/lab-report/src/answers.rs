@@ -148,11 +148,14 @@ fn limit(found: &WorkloadFindings) -> Answer {
         Grade::Confirmed => answer("limit", format!("{named}, {busy} (confirmed)"), [next]),
         Grade::Supported => answer("limit", format!("{named}, {busy} (supported)"), [next]),
         Grade::Suspected => {
-            let at_most = bottleneck.named[0].at_most_clients;
-            let at_most = at_most
-                .map(|(clients, most)| format!("{} busy at {}", percent(most, 0), count(clients, "client")));
-            let busy = at_most.unwrap_or(busy);
-            answer("limit", format!("{named}, {busy} (suspected)"), [next])
+            let (busy, at_most) = match bottleneck.named[0].at_most_clients {
+                Some((clients, most)) => {
+                    let most = percent(most, 0);
+                    (format!("{most} busy"), Some(format!("{most} at {}", count(clients, "client"))))
+                }
+                None => (busy, None),
+            };
+            answer("limit", format!("{named}, {busy} (suspected)"), [next, at_most])
         }
         Grade::Delay if is_outside => {
             let more = Some("more clients help".to_owned());
