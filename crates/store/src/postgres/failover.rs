@@ -89,7 +89,7 @@ impl Postgres {
         if why.len() < self.hosts.len() {
             why.push("all others are standbys".to_owned());
         }
-        let message = format!("no host of {} takes writes ({})", self.shown, why.join("; "));
+        let message = format!("no host of {} takes writes ({})", self.shown, why.join(", "));
         Err(Error::new(Kind::Unavailable, message).into())
     }
 
