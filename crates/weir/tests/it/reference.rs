@@ -83,6 +83,11 @@ fn the_tables_of_the_reference_are_those_of_the_code() {
     for (heading, known) in &tables {
         wrong.extend(differences(heading, &listed(section(&reference, heading), 0), known));
     }
+    let checks = section(&reference, "## Checks");
+    let reworded = CHECKS.iter().filter(|row| !checks.contains(&format!("| {} |", row.about)));
+    wrong.extend(
+        reworded.map(|row| format!("## Checks has another rule for `{}` than: {}", row.id, row.about)),
+    );
     // Their tables stand beside others.
     for (heading, known) in [
         ("## weir selftest", names(ACCURACY.iter().map(|row| row.name))),
