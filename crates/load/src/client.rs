@@ -83,7 +83,7 @@ pub(super) struct Client {
     pub(super) since: Instant,
     /// When the request was to be sent; the same in a closed loop.
     pub(super) intended: Instant,
-    /// Whose request it carries: in an open loop any client's.
+    /// Whose request it carries: in an open loop that of any client of its server.
     pub(super) source: usize,
     pub(super) request: Request,
     token: Token,

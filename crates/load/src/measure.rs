@@ -118,11 +118,12 @@ pub(super) fn run_threads<R>(
     let all =
         keys::streams(plan.seed, plan.clients).into_iter().zip(schedule::clocks(plan.seed, plan.clients));
     let (skipped, own) = (clients.start as usize, clients.len());
-    for (client, (stream, clock)) in all.enumerate().skip(skipped).take(own) {
+    for (client, (stream, mut clock)) in all.enumerate().skip(skipped).take(own) {
         let (streams, clocks, servers) = &mut shares[client % threads as usize];
+        clock.server = client % endpoints.len();
         streams.push(stream);
+        servers.push(clock.server);
         clocks.push(clock);
-        servers.push(client % endpoints.len());
     }
     let stop = AtomicBool::new(false);
     let begin = Instant::now();

@@ -5,8 +5,8 @@
 //! In a closed loop a client is a connection. One clock reading per completion: the end of a request is the start of its
 //! client's next one, so that every instant of a client lies in a request, a thought or a rest. HTTP/2 costs the generator more time:
 //! there, a request ends when its socket was read, and the client's next one begins when its bytes are written. In an open loop the
-//! clients' schedules say when requests are due, and whichever connection has been free longest carries the next; if none is
-//! free it waits, and its latency counts from when it was due.
+//! clients' schedules say when requests are due, and whichever connection to the client's server has been free longest carries
+//! the next; if none is free it waits, and its latency counts from when it was due.
 
 use super::answer::{Answer, Outcome};
 use super::attempt::{Attempt, Connection};
@@ -67,8 +67,8 @@ pub(super) struct Reactor {
     http2: Option<Http2>,
     /// Whose rest or thought ends when, earliest first.
     waiting: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// Connections of an open loop that carry nothing, the one that has been free longest in front.
-    free: VecDeque<usize>,
+    /// By server: connections of an open loop that carry nothing, the one that has been free longest in front.
+    free: Vec<VecDeque<usize>>,
     in_flight: u32,
     schedule: Schedule,
     /// Where there are instants to keep that a poll's milliseconds are too coarse for.
@@ -85,6 +85,7 @@ impl Reactor {
         let timer = schedule.is_timed().then(|| Timer::new(poll.registry())).transpose()?;
         Ok(Reactor {
             http2: options.streams.map(|streams| Http2::new(servers, streams)),
+            free: vec![VecDeque::new(); options.endpoints.len()],
             shared: Shared::new(poll.registry().try_clone()?, options),
             poll,
             clients: servers
@@ -93,7 +94,6 @@ impl Reactor {
                 .map(|(index, server)| Client::new(index, *server, now))
                 .collect(),
             waiting: BinaryHeap::with_capacity(servers.len()),
-            free: VecDeque::new(),
             in_flight: 0,
             schedule,
             timer,
@@ -160,9 +160,14 @@ impl Reactor {
     /// The next instant at which a client has something to do by itself.
     fn next_at(&self) -> Option<Instant> {
         let woken_at = self.waiting.peek().map(|Reverse((at, _))| *at);
-        // With all connections in use, only an answer helps.
-        let due_at = self.schedule.next_at().filter(|_| !self.free.is_empty());
-        [woken_at, due_at].into_iter().flatten().min()
+        [woken_at, self.next_due().map(|(at, _)| at)].into_iter().flatten().min()
+    }
+
+    /// When the next request of an open loop is due that has a connection, and to which server. With all connections to a server
+    /// in use, only its answer helps.
+    fn next_due(&self) -> Option<(Instant, usize)> {
+        let with_free = self.free.iter().enumerate().filter(|(_, free)| !free.is_empty());
+        with_free.filter_map(|(server, _)| Some((self.schedule.next_at(server)?, server))).min()
     }
 
     /// Waits until a socket is ready, at longest until `until`.
@@ -314,13 +319,13 @@ impl Reactor {
         self.waiting.push(Reverse((self.now + time, index)));
     }
 
-    /// Connection `index` of an open loop may carry whatever is due next.
+    /// Connection `index` of an open loop may carry whatever is due next to its server.
     fn release(&mut self, index: usize) {
         let client = &mut self.clients[index];
         client.drop_ended();
         client.state = State::Idle;
         client.since = self.now;
-        self.free.push_back(index);
+        self.free[client.request.server].push_back(index);
     }
 
     /// Lets those go on whose rest or thought is over.
@@ -342,10 +347,10 @@ impl Reactor {
 
     /// Sends what is due in an open loop, as far as there are connections for it.
     fn launch(&mut self, driver: &mut impl Driver) -> io::Result<()> {
-        while let Some(at) = self.schedule.next_at()
+        while let Some((at, server)) = self.next_due()
             && at <= self.now
-            && let Some(index) = self.free.pop_front()
-            && let Some(due) = self.schedule.take()
+            && let Some(index) = self.free[server].pop_front()
+            && let Some(due) = self.schedule.take(server)
         {
             // Sending the one before took its time.
             self.now = Instant::now();

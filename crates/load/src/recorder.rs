@@ -190,7 +190,7 @@ impl Recorder {
             self.cut_off(*request, until);
         }
         if let Some(open) = &mut self.tally.open {
-            let next = schedule.next_at();
+            let next = schedule.first_at();
             open.behind_at_end = next.map_or(Duration::ZERO, |next| end.saturating_duration_since(next));
             // Nothing was sent in the window: what was due first is due still.
             let behind = next.map_or(Duration::ZERO, |next| start.saturating_duration_since(next));
@@ -410,7 +410,7 @@ mod tests {
         let pacing = Pacing { rate: Some(Rate(1000.0)), ..Pacing::default() };
         let mut schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start);
         for _ in 0..90 {
-            schedule.take();
+            schedule.take(0);
         }
         recorder.ended(&[], schedule, window.end);
         let report = recorder.tally.schedule(1000.0).unwrap();
@@ -431,7 +431,7 @@ mod tests {
             let pacing = Pacing { rate: Some(Rate(1000.0)), ..Pacing::default() };
             let mut schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start);
             for ms in 0..=answered {
-                schedule.take();
+                schedule.take(0);
                 recorder.launched(at(ms), at(ms), at(ms));
                 if ms < answered {
                     recorder.record(&attempt(Ok(Success::Done), at(ms), at(ms) + MS / 2));

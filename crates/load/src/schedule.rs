@@ -22,11 +22,11 @@ pub(super) struct Schedule {
     /// How many clients share the rate.
     of: u64,
     clients: Vec<Clock>,
-    /// The next instant of each client, in nanoseconds, earliest first; empty in a closed loop.
+    /// By server: the next instant of each of its clients, in nanoseconds, earliest first; empty in a closed loop.
     ///
     /// No more than that: what is due and not sent is here as its client's next instant, so that a queue of any length
     /// takes no room.
-    due: BinaryHeap<Reverse<(u64, usize)>>,
+    due: Vec<BinaryHeap<Reverse<(u64, usize)>>>,
 }
 
 /// How many instants that will not be used are drawn at most, to be counted, over all clients.
@@ -40,13 +40,15 @@ pub(super) struct Clock {
     random: Xoshiro256PlusPlus,
     /// Which client's, counted over all.
     client: u64,
+    /// The place of the server that its requests go to.
+    pub(super) server: usize,
     /// Instants taken so far.
     taken: u64,
     /// Of a Poisson process: the sum of the gaps so far, in requests offered.
     sum: f64,
 }
 
-/// One clock for each client, in their order.
+/// One clock for each client, in their order, all of the first server.
 ///
 /// As with `keys::streams` they are stretches of one generator; it begins 2^192 steps from where those begin, so that no
 /// instant has to do with any key.
@@ -57,7 +59,7 @@ pub(super) fn clocks(seed: u64, clients: u32) -> Vec<Clock> {
         .map(|client| {
             let own = random.clone();
             random.jump();
-            Clock { random: own, client, taken: 0, sum: 0.0 }
+            Clock { random: own, client, server: 0, taken: 0, sum: 0.0 }
         })
         .collect()
 }
@@ -65,7 +67,8 @@ pub(super) fn clocks(seed: u64, clients: u32) -> Vec<Clock> {
 impl Schedule {
     /// For some of `of` clients, whose instants are counted from `begun`.
     pub(super) fn new(pacing: Pacing, clients: Vec<Clock>, of: u32, begun: Instant) -> Schedule {
-        let due = BinaryHeap::with_capacity(clients.len());
+        let servers = clients.iter().map(|clock| clock.server + 1).max().unwrap_or(0);
+        let due = vec![BinaryHeap::new(); servers];
         let mut schedule =
             Schedule { pacing, offered: pacing.offered(), begun, of: u64::from(of), clients, due };
         if schedule.is_open() {
@@ -97,14 +100,20 @@ impl Schedule {
         mean.mul_f64(exponential(&mut self.clients[index].random))
     }
 
-    /// When the next request of an open loop is to be sent, be it in the past.
-    pub(super) fn next_at(&self) -> Option<Instant> {
-        self.due.peek().map(|Reverse((ns, _))| self.begun + Duration::from_nanos(*ns))
+    /// When the next request of an open loop is to be sent to this server, be it in the past.
+    pub(super) fn next_at(&self, server: usize) -> Option<Instant> {
+        let Reverse((ns, _)) = self.due.get(server)?.peek()?;
+        Some(self.begun + Duration::from_nanos(*ns))
     }
 
-    /// Takes that request: when it was to be sent, and which client's it is.
-    pub(super) fn take(&mut self) -> Option<(Instant, usize)> {
-        let Reverse((ns, index)) = self.due.pop()?;
+    /// The same of all servers.
+    pub(super) fn first_at(&self) -> Option<Instant> {
+        (0..self.due.len()).filter_map(|server| self.next_at(server)).min()
+    }
+
+    /// Takes the next request to this server: when it was to be sent, and which client's it is.
+    pub(super) fn take(&mut self, server: usize) -> Option<(Instant, usize)> {
+        let Reverse((ns, index)) = self.due.get_mut(server)?.pop()?;
         self.advance(index);
         Some((self.begun + Duration::from_nanos(ns), index))
     }
@@ -117,7 +126,7 @@ impl Schedule {
         let due = |ns: u64| offered.due(ns as f64 / 1e9) / self.of as f64;
         let instant = |ns: u64| self.begun + Duration::from_nanos(ns);
         let drawn_max = DRAWN_MAX / self.clients.len().max(1) as u64;
-        for Reverse((next, index)) in self.due {
+        for Reverse((next, index)) in self.due.into_iter().flatten() {
             let mut clock = self.clients[index].clone();
             let (mut at, mut drawn) = (next, 0);
             while at < until && drawn < drawn_max {
@@ -138,8 +147,9 @@ impl Schedule {
     /// Fixes the next instant of client `index`.
     fn advance(&mut self, index: usize) {
         let Some(offered) = &self.offered else { return };
-        let ns = self.clients[index].next_ns(self.pacing.arrivals, self.of, offered);
-        self.due.push(Reverse((ns, index)));
+        let clock = &mut self.clients[index];
+        let ns = clock.next_ns(self.pacing.arrivals, self.of, offered);
+        self.due[clock.server].push(Reverse((ns, index)));
     }
 }
 
@@ -187,7 +197,7 @@ mod tests {
             let numbers: Vec<u64> = own.iter().map(|clock| clock.client).collect();
             let mut schedule = Schedule::new(pacing, own, clients, begun);
             for _ in 0..count {
-                let (at, index) = schedule.take().unwrap();
+                let (at, index) = schedule.take(0).unwrap();
                 all.push((at.duration_since(begun).as_nanos() as u64, numbers[index]));
             }
         }
@@ -265,9 +275,9 @@ mod tests {
         let at = |ms| begun + Duration::from_millis(ms);
         let mut schedule = Schedule::new(pacing, clocks(1, 3), 3, begun);
         for _ in 0..100 {
-            schedule.take();
+            schedule.take(0);
         }
-        assert_eq!(schedule.next_at(), Some(at(100)));
+        assert_eq!(schedule.first_at(), Some(at(100)));
         let untaken = |schedule: Schedule, from: Instant, until: Instant| {
             let mut count = 0;
             schedule.untaken(until, |at, of| count += if at >= from { of } else { 0 });
@@ -287,7 +297,7 @@ mod tests {
         let mut one_by_one = Schedule::new(open(1e5, Arrivals::Poisson), clocks(1, 7), 7, begun);
         let other = Schedule::new(open(1e5, Arrivals::Poisson), clocks(1, 7), 7, begun);
         let counted = untaken(other, at(50), at(200));
-        let instants = std::iter::from_fn(|| one_by_one.take().filter(|(due, _)| *due < at(200)));
+        let instants = std::iter::from_fn(|| one_by_one.take(0).filter(|(due, _)| *due < at(200)));
         assert_eq!(instants.filter(|(due, _)| *due >= at(50)).count() as u64, counted);
     }
 }

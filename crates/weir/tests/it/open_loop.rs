@@ -88,6 +88,26 @@ fn a_stall_that_lasts_to_the_end_of_the_window_delays_all_that_was_due_in_it() {
 }
 
 #[test]
+fn of_two_servers_one_that_stalls_delays_all_that_was_due_to_it() {
+    for threads in [1, 2] {
+        let stops = Server::start(|number| if number < 100 { Reply::Value } else { Reply::Silence });
+        let answers = Server::start(|_| Reply::Value);
+        let report = run(&Plan {
+            urls: [&stops, &answers].map(|server| plan(server.address, "get_popular").urls).concat(),
+            clients: 8,
+            threads,
+            window: Duration::from_millis(1500),
+            pacing: open(1000.0, Arrivals::Constant),
+            histogram: true,
+            ..plan(stops.address, "get_popular")
+        });
+        // Each is to get 500 in a second, so that one stops after 200 ms.
+        let delayed = longer(&report, "all", 95);
+        assert!(delayed >= 590, "{threads} threads: {delayed} {:?}", report.latency);
+    }
+}
+
+#[test]
 fn more_than_the_server_can_do_is_called_so() {
     // One at a time, each for 5 ms: no more than 200 in a second.
     let slow = Server::start(|_| {
