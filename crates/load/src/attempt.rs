@@ -20,6 +20,8 @@ pub(super) enum Connection {
 pub(super) struct Attempt {
     /// What it is counted as.
     pub(super) kind: usize,
+    /// The place of its server.
+    pub(super) server: usize,
     pub(super) result: Outcome,
     /// Of the answer; zero when it had no complete head.
     pub(super) status: u16,

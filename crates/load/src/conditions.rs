@@ -1,9 +1,10 @@
 //! Conditions on what was measured: `p99>20ms,errors>0.1%,rate<1000/s`, and whether anything was measured at all.
 
-use kv::proto::{Latency, LoadReport};
+use kv::proto::{Latency, LoadReport, ServerReport};
 use kv::units::{self, Rate, Span, short};
 use kv::{Error, named};
 use std::fmt;
+use std::slice;
 use std::str::FromStr;
 
 /// Conditions, each of one figure of a report.
@@ -181,30 +182,47 @@ pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
     Some(Error::unmet(format_args!("none of {} requests succeeded ({what})", report.attempts)).hint(hint))
 }
 
-/// Whether the server went away: in the last second, and for three times as long as between two successes before, nothing succeeded, and after the last success connections failed or requests had no
-/// answer.
+/// Whether a server went away: in the last second, and for three times as long as between two successes before, nothing succeeded, and after the last success connections failed or requests had no
+/// answer. One of several went away also if no request to it succeeded.
 pub fn server_is_gone(report: &LoadReport) -> Option<Error> {
+    let only = ServerReport {
+        url: "the server".to_owned(),
+        attempts: report.attempts,
+        successes: report.successes,
+        in_flight_at_end: report.in_flight_at_end,
+        stalled_secs: report.stalled_secs,
+        last_success_secs: report.last_success_secs,
+        last_connection_fault_secs: report.last_connection_fault_secs,
+    };
+    let servers = if report.servers.is_empty() { slice::from_ref(&only) } else { &report.servers };
+    servers.iter().find_map(|server| is_gone(server, report.window_secs))
+}
+
+fn is_gone(server: &ServerReport, window_secs: f64) -> Option<Error> {
     const STALLED_SECS: f64 = 1.0;
+    let ServerReport { url, successes, in_flight_at_end, .. } = server;
+    let requests = server.attempts + in_flight_at_end;
+    if *successes == 0 && requests > 0 {
+        let what = format_args!("none of {requests} requests to {url} succeeded");
+        return Some(Error::unmet(what).hint("see its log, or leave it out"));
+    }
     // Both are counted from the end of the window: the shorter time is the later instant.
-    let failed = report.last_connection_fault_secs.zip(report.last_success_secs);
+    let failed = server.last_connection_fault_secs.zip(server.last_success_secs);
     let has_failed = failed.is_some_and(|(fault, success)| fault < success);
     // At a low rate a second without a success is usual: three gaps between successes are not.
     let least = |silent: f64| {
-        let gap = (report.window_secs - silent) / report.successes.max(1) as f64;
-        (report.window_secs / 2.0).min(1.0).max(3.0 * gap)
+        let gap = (window_secs - silent) / *successes as f64;
+        (window_secs / 2.0).min(1.0).max(3.0 * gap)
     };
-    let silent = report.last_success_secs.filter(|secs| *secs >= least(*secs));
-    let stalled = report.stalled_secs.filter(|secs| *secs >= STALLED_SECS);
+    let silent = server.last_success_secs.filter(|secs| *secs >= least(*secs));
+    let stalled = server.stalled_secs.filter(|secs| *secs >= STALLED_SECS);
     let what = match (silent.filter(|_| has_failed), stalled) {
         (Some(secs), _) => {
-            format!("the server went away: nothing succeeded in the last {secs:.1} s of the window")
+            format!("{url} went away: nothing succeeded in the last {secs:.1} s of the window")
         }
-        (None, Some(secs)) => {
-            let count = report.in_flight_at_end;
-            format!(
-                "the server stopped answering: {count} requests in flight had no answer in the last {secs:.1} s of the window"
-            )
-        }
+        (None, Some(secs)) => format!(
+            "{url} stopped answering: {in_flight_at_end} requests in flight had no answer in the last {secs:.1} s of the window"
+        ),
         (None, None) => return None,
     };
     Some(Error::unmet(what).hint("see its log; the figures are of the time before, too"))
@@ -300,6 +318,27 @@ mod tests {
         assert!(away(1.5, Some(0.1)) && !away(0.5, Some(0.1)) && !away(1.5, None));
         // That a connection failed while others still succeeded is not why nothing succeeds now.
         assert!(!away(1.5, Some(1.6)));
+        let of = |url: &str, successes, silent_secs, fault_secs| ServerReport {
+            url: url.to_owned(),
+            attempts: 9,
+            successes,
+            last_success_secs: Some(silent_secs),
+            last_connection_fault_secs: fault_secs,
+            ..ServerReport::default()
+        };
+        let of_several = |servers: &[ServerReport]| {
+            let error = server_is_gone(&LoadReport { servers: servers.to_vec(), ..report() });
+            error.map_or(String::new(), |error| error.to_string())
+        };
+        // That a connection to one server failed after the last success of another says nothing of either.
+        assert_eq!(of_several(&[of("http://a", 9, 1.5, None), of("http://b", 9, 0.1, Some(0.2))]), "");
+        let away = of_several(&[of("http://a", 9, 0.1, None), of("http://b", 9, 5.0, Some(0.2))]);
+        assert!(away.starts_with("http://b went away: nothing succeeded in the last 5.0 s"), "{away}");
+        let never = ServerReport { last_success_secs: None, ..of("http://b", 0, 0.0, None) };
+        let away = of_several(&[of("http://a", 9, 0.1, None), never]);
+        assert_eq!(away, "none of 9 requests to http://b succeeded; hint: see its log, or leave it out");
+        // With fewer clients than servers nothing is asked of some.
+        assert_eq!(of_several(&[of("http://a", 9, 0.1, None), ServerReport::default()]), "");
         let stalled = |secs| {
             let report = LoadReport { stalled_secs: Some(secs), in_flight_at_end: 16, ..report() };
             server_is_gone(&report).map(|error| error.to_string())

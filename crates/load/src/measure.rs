@@ -86,6 +86,11 @@ fn linearizability(plan: &Plan, calls: Vec<Call>) -> Option<LinearizabilityRepor
     plan.check_for.map(|_| linearizability::check(calls, initial, name))
 }
 
+/// Nothing yet of a run of `plan`.
+pub(super) fn tally_of(plan: &Plan) -> Tally {
+    Tally::new(plan.pacing.is_open(), plan.kind_count(), plan.urls.len())
+}
+
 /// How many threads drive these clients.
 pub(super) fn threads(plan: &Plan, clients: &Range<u32>) -> u32 {
     plan.threads.min(clients.len() as u32)
@@ -141,7 +146,7 @@ pub(super) fn run_threads<R>(
                 requests,
                 checker,
                 streams,
-                recorder: Recorder::new(window, begin, plan.pacing.is_open(), plan.bin, plan.kind_count()),
+                recorder: Recorder::new(window, begin, plan.bin, tally_of(plan)),
                 early_end,
                 connect: plan.connect,
                 at_start: None,
@@ -186,7 +191,7 @@ impl Collector<'_> {
             edges: 0,
             series: TimeSeries::new(plan.bin, threads as usize, plan.evenly_offered()),
             calls: Vec::new(),
-            total: Tally::new(plan.pacing.is_open(), plan.kind_count()),
+            total: tally_of(plan),
         }
     }
 
@@ -361,6 +366,8 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
     // Where no request names a key, there is nothing to say of keys and values.
     let keyed = plan.names_keys();
     let window_secs = tally.window.as_secs_f64();
+    let servers = tally.all_servers();
+    let secs = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     LoadReport {
         format: FORMAT,
         workload: if is_key_value { plan.workload().name.clone() } else { "url".to_owned() },
@@ -387,9 +394,10 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         operations: tally.operations(&kinds),
         errors: tally.errors(),
         failures: tally.examples.clone(),
-        stalled_secs: tally.stalled().map(|time| time.as_secs_f64()),
-        last_success_secs: tally.last_success.map(|time| time.as_secs_f64()),
-        last_connection_fault_secs: tally.last_connection_fault.map(|time| time.as_secs_f64()),
+        stalled_secs: secs(tally.stalled(&servers)),
+        last_success_secs: secs(servers.last_success),
+        last_connection_fault_secs: secs(servers.last_connection_fault),
+        servers: tally.server_reports(&plan.urls),
         statuses: tally.statuses.report(),
         verify: plan.verify.to_string(),
         verified: tally.verified,
@@ -398,7 +406,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         backoff_secs: tally.backoff.as_secs_f64(),
         think_secs: tally.think.as_secs_f64(),
         in_flight_mean: Some(tally.in_flight_mean()),
-        in_flight_at_end: tally.in_flight_at_end,
+        in_flight_at_end: servers.in_flight_at_end,
         unanswered: tally.unanswered,
         edge_secs: tally.edge_secs,
         cpu_secs: tally.cpu.as_secs_f64(),

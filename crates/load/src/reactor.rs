@@ -244,6 +244,7 @@ impl Reactor {
             let client = &mut self.clients[index];
             let attempt = Attempt {
                 kind: client.request.kind,
+                server: client.request.server,
                 result,
                 status: client.answer.status,
                 is_complete: client.answer.is_complete,
@@ -392,10 +393,11 @@ impl Reactor {
         driver.count(|recorder| recorder.waited(state, since, self.now));
     }
 
-    /// What the last run left undone: when each request in flight was due and when it was sent, and the schedule with what was due and
-    /// not sent.
-    pub(super) fn into_unfinished(self) -> (Vec<[Instant; 2]>, Schedule) {
+    /// What the last run left undone: the server of each request in flight, when it was due and when it was sent, and the schedule
+    /// with what was due and not sent.
+    pub(super) fn into_unfinished(self) -> (Vec<(usize, [Instant; 2])>, Schedule) {
         let flying = self.clients.iter().filter(|client| client.state == State::InFlight);
-        (flying.map(|client| [client.intended, client.since]).collect(), self.schedule)
+        let times = |client: &Client| (client.request.server, [client.intended, client.since]);
+        (flying.map(times).collect(), self.schedule)
     }
 }

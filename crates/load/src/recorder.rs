@@ -47,23 +47,19 @@ pub(super) struct Recorder {
     /// Until when requests in flight are counted.
     in_flight_until: Instant,
     pub(super) current: Current,
-    /// When a request ended last, when one succeeded last, and when a connection failed last.
-    last_end: Option<Instant>,
-    last_success: Option<Instant>,
-    last_connection_fault: Option<Instant>,
+    /// By server: when a request ended last, when one succeeded last, and when a connection failed last.
+    last: Vec<[Option<Instant>; 3]>,
 }
 
 impl Recorder {
-    /// Of an `open` loop or a closed one, from `begun` on. Completions are also counted in bins of this length.
-    pub(super) fn new(window: Window, begun: Instant, open: bool, bin: Duration, kinds: usize) -> Recorder {
+    /// Into `tally`, from `begun` on. Completions are also counted in bins of this length.
+    pub(super) fn new(window: Window, begun: Instant, bin: Duration, tally: Tally) -> Recorder {
         Recorder {
             window,
-            tally: Tally::new(open, kinds),
+            last: vec![[None; 3]; tally.servers.len()],
+            tally,
             in_flight_until: begun,
             current: Current::new(window.start, begun, bin),
-            last_end: None,
-            last_success: None,
-            last_connection_fault: None,
         }
     }
 
@@ -74,15 +70,19 @@ impl Recorder {
         let status = if attempt.is_complete { attempt.status } else { 0 };
         self.current.record(attempt.until, latency_ns, attempt.result.is_ok(), status);
         if !self.window.holds(attempt.until) {
-            self.cut_off([attempt.since, attempt.sent], attempt.until);
+            self.cut_off(attempt.server, [attempt.since, attempt.sent], attempt.until);
             return;
         }
-        self.last_end = Some(attempt.until);
+        let server = &mut self.tally.servers[attempt.server];
+        let [last_end, last_success, last_connection_fault] = &mut self.last[attempt.server];
+        server.attempts += 1;
+        *last_end = Some(attempt.until);
         self.tally.attempts[attempt.kind] += 1;
         self.tally.statuses.count(status, 1);
         match attempt.result {
             Ok(success) => {
-                self.last_success = Some(attempt.until);
+                server.successes += 1;
+                *last_success = Some(attempt.until);
                 self.tally.successes[attempt.kind].record(latency_ns);
                 self.tally.absent += u64::from(success == Success::Absent);
             }
@@ -90,7 +90,7 @@ impl Recorder {
                 self.tally.failures.record(latency_ns);
                 self.tally.faults[fault as usize] += 1;
                 if fault.is_of_connection() {
-                    self.last_connection_fault = Some(attempt.until);
+                    *last_connection_fault = Some(attempt.until);
                 }
             }
         }
@@ -119,17 +119,18 @@ impl Recorder {
         }
     }
 
-    /// Counts a request that was due at the first of these instants, sent at the second, and under way until `until`, if the
-    /// window ended meanwhile.
-    fn cut_off(&mut self, [due, sent]: [Instant; 2], until: Instant) {
+    /// Counts a request to `server` that was due at the first of these instants, sent at the second, and under way until `until`,
+    /// if the window ended meanwhile.
+    fn cut_off(&mut self, server: usize, [due, sent]: [Instant; 2], until: Instant) {
         let Window { start, end } = self.window;
         if until >= end {
             self.unfinished(due, 1);
         }
         if sent < end && until >= end {
-            self.tally.in_flight_at_end += 1;
+            let server = &mut self.tally.servers[server];
+            server.in_flight_at_end += 1;
+            server.oldest_in_flight = server.oldest_in_flight.max(end - sent);
             self.tally.unanswered += u64::from(sent < start);
-            self.tally.oldest_in_flight = self.tally.oldest_in_flight.max(end - sent);
             self.tally.edge_secs += end.duration_since(sent.max(start)).as_secs_f64();
         }
     }
@@ -182,12 +183,12 @@ impl Recorder {
         open.waited_time += waited;
     }
 
-    /// Counts what was left when the run had ended at `until`, with its window or after it: the requests `in_flight`, by when
-    /// they were due and when they were sent, and what of the `schedule` was due and not sent.
-    pub(super) fn ended(&mut self, in_flight: &[[Instant; 2]], schedule: Schedule, until: Instant) {
+    /// Counts what was left when the run had ended at `until`, with its window or after it: the requests `in_flight`, by their
+    /// server, when they were due and when they were sent, and what of the `schedule` was due and not sent.
+    pub(super) fn ended(&mut self, in_flight: &[(usize, [Instant; 2])], schedule: Schedule, until: Instant) {
         let Window { start, end } = self.window;
-        for request in in_flight {
-            self.cut_off(*request, until);
+        for (server, times) in in_flight {
+            self.cut_off(*server, *times, until);
         }
         if let Some(open) = &mut self.tally.open {
             let next = schedule.first_at();
@@ -205,12 +206,12 @@ impl Recorder {
     }
 
     /// What was counted in the window, by one thread.
-    pub(super) fn into_tally(self) -> Tally {
+    pub(super) fn into_tally(mut self) -> Tally {
         let ago = |at: Option<Instant>| at.map(|at| self.window.end.saturating_duration_since(at));
-        let (last_end, last_success) = (ago(self.last_end), ago(self.last_success));
-        let last_connection_fault = ago(self.last_connection_fault);
-        let window = self.window.length();
-        Tally { window, threads: 1, last_end, last_success, last_connection_fault, ..self.tally }
+        for (server, last) in self.tally.servers.iter_mut().zip(self.last) {
+            [server.last_end, server.last_success, server.last_connection_fault] = last.map(ago);
+        }
+        Tally { window: self.window.length(), threads: 1, ..self.tally }
     }
 }
 
@@ -238,6 +239,7 @@ mod tests {
         let connection = Connection::Kept;
         Attempt {
             kind: 0,
+            server: 0,
             result,
             status: 200,
             is_complete: true,
@@ -250,8 +252,13 @@ mod tests {
         }
     }
 
+    /// Nothing yet, of one server.
+    fn empty(open: bool) -> Tally {
+        Tally::new(open, Operation::ALL.len(), 1)
+    }
+
     fn closed(window: Window) -> Recorder {
-        Recorder::new(window, window.start, false, SECOND, Operation::ALL.len())
+        Recorder::new(window, window.start, SECOND, empty(false))
     }
 
     /// Latencies in, a summary out.
@@ -324,7 +331,7 @@ mod tests {
             recorder.record(&attempt(result, window.start, window.start + MS));
         }
         let tally = recorder.into_tally();
-        let mut sum = Tally::new(false, Operation::ALL.len());
+        let mut sum = empty(false);
         sum.add(&tally);
         sum.add(&tally);
         assert_eq!((sum.attempts(), sum.successes(), sum.latency().count), (8, 4, 8));
@@ -355,11 +362,11 @@ mod tests {
         recorder.record(&attempt(Ok(Success::Done), start - 7 * MS, start + 3 * MS));
         recorder.record(&attempt(Ok(Success::Done), start + 3 * MS, start + 95 * MS));
         recorder.record(&attempt(Ok(Success::Done), start + 95 * MS, end + MS));
-        recorder.ended(&[[start - 200 * MS; 2], [end + MS; 2]], Schedule::none(), end + 2 * MS);
+        recorder.ended(&[(0, [start - 200 * MS; 2]), (0, [end + MS; 2])], Schedule::none(), end + 2 * MS);
         let latencies = recorder.tally.latency().us_mean * recorder.tally.attempts() as f64 / 1e6;
         assert!((latencies + recorder.tally.edge_secs - 0.2).abs() < 1e-9, "two clients for 100 ms");
-        let Tally { in_flight_at_end, unanswered, .. } = recorder.tally;
-        assert_eq!((recorder.tally.attempts(), in_flight_at_end, unanswered), (2, 2, 1));
+        let tally = recorder.tally;
+        assert_eq!((tally.attempts(), tally.servers[0].in_flight_at_end, tally.unanswered), (2, 2, 1));
     }
 
     #[test]
@@ -371,7 +378,7 @@ mod tests {
         let in_parts = Attempt { first_byte: Some(at(30)), ..attempt(Ok(Success::Done), at(10), at(110)) };
         let never = Attempt { status: 0, ..attempt(Err(Fault::Timeout), at(110), at(510)) };
         [whole, in_parts, never].iter().for_each(|attempt| recorder.record(attempt));
-        let mut tally = Tally::new(false, Operation::ALL.len());
+        let mut tally = empty(false);
         tally.add(&recorder.into_tally());
         let Latency { count, us_mean, us_p50, us_max, .. } = tally.first_byte();
         assert_eq!((count, us_mean), (2, 15_000.0));
@@ -382,7 +389,7 @@ mod tests {
     #[test]
     fn requests_in_flight_are_counted_over_the_window_only() {
         let window = window(100 * MS);
-        let mut recorder = Recorder::new(window, window.start - 50 * MS, false, SECOND, Operation::ALL.len());
+        let mut recorder = Recorder::new(window, window.start - 50 * MS, SECOND, empty(false));
         recorder.in_flight(window.start - 10 * MS, 0);
         recorder.in_flight(window.start + 50 * MS, 1);
         recorder.in_flight(window.start + 50 * MS, 3);
@@ -395,7 +402,7 @@ mod tests {
     #[test]
     fn lateness_is_the_generators_and_waiting_is_the_connections() {
         let window = window(100 * MS);
-        let mut recorder = Recorder::new(window, window.start, true, SECOND, Operation::ALL.len());
+        let mut recorder = Recorder::new(window, window.start, SECOND, empty(true));
         let at = |ms: u32| window.start + ms * MS;
         let mut launch = |intended, free_since, sent| recorder.launched(intended, free_since, sent);
         // Was due before the window, sent in it; then one in time, one late, one that had to wait.
@@ -427,7 +434,7 @@ mod tests {
         let at = |ms: u32| window.start + ms * MS;
         // A request each millisecond; the server stops after `answered` of them, with one in flight.
         let stopped = |answered: u32| {
-            let mut recorder = Recorder::new(window, window.start, true, SECOND, Operation::ALL.len());
+            let mut recorder = Recorder::new(window, window.start, SECOND, empty(true));
             let pacing = Pacing { rate: Some(Rate(1000.0)), ..Pacing::default() };
             let mut schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start);
             for ms in 0..=answered {
@@ -437,8 +444,8 @@ mod tests {
                     recorder.record(&attempt(Ok(Success::Done), at(ms), at(ms) + MS / 2));
                 }
             }
-            recorder.ended(&[[at(answered); 2]], schedule, window.end);
-            let mut tally = Tally::new(true, Operation::ALL.len());
+            recorder.ended(&[(0, [at(answered); 2])], schedule, window.end);
+            let mut tally = empty(true);
             tally.add(&recorder.into_tally());
             tally
         };
@@ -448,42 +455,69 @@ mod tests {
         for (us, ms) in [(latency.us_p50, 0.5), (latency.us_p90, 300.0), (latency.us_p99, 390.0)] {
             assert!((us / 1e3 / ms - 1.0).abs() < 0.005, "{us} µs, not {ms} ms");
         }
-        assert_eq!((tally.stalled(), schedule.over_capacity), (Some(at(1000) - at(600)), true));
+        assert_eq!((stalled(&tally), schedule.over_capacity), (Some(at(1000) - at(600)), true));
         // At a normal end one is in flight, for no longer than a latency: nothing is known of it.
         let tally = stopped(999);
-        let mut recorder = Recorder::new(window, window.start, true, SECOND, Operation::ALL.len());
+        let mut recorder = Recorder::new(window, window.start, SECOND, empty(true));
         recorder.record(&attempt(Ok(Success::Done), at(990), at(998)));
-        recorder.ended(&[[at(995); 2]], Schedule::none(), window.end);
+        recorder.ended(&[(0, [at(995); 2])], Schedule::none(), window.end);
         let schedule = recorder.tally.schedule(1000.0).unwrap();
         assert_eq!((schedule.unfinished, recorder.tally.latency().count), (0, 1));
-        assert_eq!(recorder.into_tally().stalled(), None);
+        assert_eq!(stalled(&recorder.into_tally()), None);
         // One in a thousand is.
         assert_eq!((tally.latency().count, tally.schedule(1000.0).unwrap().over_capacity), (1000, false));
+    }
+
+    /// Of the only server.
+    fn stalled(tally: &Tally) -> Option<Duration> {
+        tally.stalled(&tally.servers[0])
     }
 
     #[test]
     fn only_a_request_that_takes_longer_than_all_before_tells_of_a_stall() {
         let window = window(1000 * MS);
         let at = |ms: u32| window.start + ms * MS;
-        let stalled = |longest: u32, in_flight: &[[Instant; 2]]| {
+        let check = |longest: u32, in_flight: &[Instant]| {
             let mut recorder = closed(window);
             recorder.record(&attempt(Ok(Success::Done), at(500 - longest), at(500)));
-            recorder.ended(in_flight, Schedule::none(), window.end);
-            recorder.into_tally().stalled()
+            let in_flight: Vec<_> = in_flight.iter().map(|sent| (0, [*sent; 2])).collect();
+            recorder.ended(&in_flight, Schedule::none(), window.end);
+            stalled(&recorder.into_tally())
         };
-        assert_eq!(stalled(10, &[[at(500); 2]]), Some(500 * MS));
-        assert_eq!(stalled(10, &[[at(600); 2], [at(700); 2]]), Some(400 * MS), "it thought before");
-        assert_eq!(stalled(450, &[[at(600); 2]]), None);
-        assert_eq!(stalled(10, &[]), None);
+        assert_eq!(check(10, &[at(500)]), Some(500 * MS));
+        assert_eq!(check(10, &[at(600), at(700)]), Some(400 * MS), "it thought before");
+        assert_eq!(check(450, &[at(600)]), None);
+        assert_eq!(check(10, &[]), None);
+    }
+
+    #[test]
+    fn each_server_has_its_own_last_answer() {
+        let window = window(1000 * MS);
+        let at = |ms: u32| window.start + ms * MS;
+        let mut recorder = Recorder::new(window, window.start, SECOND, Tally::new(false, 1, 2));
+        for (server, result, ms) in
+            [(0, Ok(Success::Done), 300), (1, Err(Fault::Refused), 600), (0, Err(Fault::Http5xx), 900)]
+        {
+            recorder.record(&Attempt { server, ..attempt(result, at(ms), at(ms) + MS) });
+        }
+        recorder.ended(&[(1, [at(700); 2])], Schedule::none(), window.end);
+        let mut both = Tally::new(false, 1, 2);
+        both.add(&recorder.into_tally());
+        let [first, second] = &both.servers[..] else { panic!("{both:?}") };
+        assert_eq!((first.attempts, first.successes, first.in_flight_at_end), (2, 1, 0));
+        assert_eq!((first.last_success, first.last_connection_fault), (Some(699 * MS), None));
+        assert_eq!((second.attempts, second.successes, second.in_flight_at_end), (1, 0, 1));
+        assert_eq!((second.last_success, second.last_connection_fault), (None, Some(399 * MS)));
+        assert_eq!((both.stalled(first), both.stalled(second)), (None, Some(300 * MS)));
     }
 
     #[test]
     fn what_was_due_and_never_sent_is_more_than_the_target_takes() {
         let window = window(100 * MS);
-        let mut recorder = Recorder::new(window, window.start - 50 * MS, true, SECOND, Operation::ALL.len());
+        let mut recorder = Recorder::new(window, window.start - 50 * MS, SECOND, empty(true));
         let pacing = Pacing { rate: Some(Rate(1000.0)), ..Pacing::default() };
         let schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start - 50 * MS);
-        recorder.ended(&[[window.start - 50 * MS; 2]], schedule, window.end);
+        recorder.ended(&[(0, [window.start - 50 * MS; 2])], schedule, window.end);
         let report = recorder.tally.schedule(1000.0).unwrap();
         assert_eq!((report.due, report.sent, report.over_capacity), (100, 0, true));
         assert_eq!((report.behind_secs_at_start, report.behind_secs_at_end), (0.050, 0.150));

@@ -7,7 +7,8 @@ use super::mix::Operation;
 use super::plan::Kind;
 use super::samples::Samples;
 use super::status_counts::StatusCounts;
-use kv::proto::{Bucket, FailureExample, Latency, OperationReport, ScheduleReport};
+use super::target::Target;
+use kv::proto::{Bucket, FailureExample, Latency, OperationReport, ScheduleReport, ServerReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,10 +37,8 @@ pub(super) struct Tally {
     pub(super) faults: [u64; Fault::ALL.len()],
     /// One of each class.
     pub(super) examples: Vec<FailureExample>,
-    /// How long before the end of the window the last request ended, the last one succeeded, and the last connection failed.
-    pub(super) last_end: Option<Duration>,
-    pub(super) last_success: Option<Duration>,
-    pub(super) last_connection_fault: Option<Duration>,
+    /// By the places of the servers.
+    pub(super) servers: Vec<ServerTally>,
     pub(super) absent: u64,
     /// Reads whose value was compared as a whole.
     pub(super) verified: u64,
@@ -56,16 +55,27 @@ pub(super) struct Tally {
     pub(super) think: Duration,
     /// The number of requests in flight times how long it was so.
     pub(super) in_flight_secs: f64,
-    pub(super) in_flight_at_end: u64,
-    /// Those among them that were sent before the window began.
+    /// Requests in flight at the end of the window that were sent before it began.
     pub(super) unanswered: u64,
-    /// How long before that the first of them was sent.
-    pub(super) oldest_in_flight: Duration,
     /// Of the requests in flight at the window's end the part in it, and what passed of it before a client began, less the
     /// part before it of the requests that are counted.
     pub(super) edge_secs: f64,
     /// Of an open loop.
     pub(super) open: Option<Open>,
+}
+
+/// What was seen of a server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct ServerTally {
+    pub(super) attempts: u64,
+    pub(super) successes: u64,
+    /// How long before the end of the window the last request ended, the last one succeeded, and the last connection failed.
+    pub(super) last_end: Option<Duration>,
+    pub(super) last_success: Option<Duration>,
+    pub(super) last_connection_fault: Option<Duration>,
+    pub(super) in_flight_at_end: u64,
+    /// How long before that the first of them was sent.
+    pub(super) oldest_in_flight: Duration,
 }
 
 /// How the schedule of an open loop was kept.
@@ -85,13 +95,14 @@ pub(super) struct Open {
 }
 
 impl Tally {
-    /// Nothing yet, of an `open` loop or a closed one, with counts for so many kinds of requests.
-    pub(super) fn new(open: bool, kinds: usize) -> Tally {
+    /// Nothing yet, of an `open` loop or a closed one, with counts for so many kinds of requests and so many servers.
+    pub(super) fn new(open: bool, kinds: usize, servers: usize) -> Tally {
         Tally {
             run_delay: Some(Duration::ZERO),
             open: open.then(Open::default),
             successes: vec![Samples::default(); kinds],
             attempts: vec![0; kinds],
+            servers: vec![ServerTally::default(); servers],
             ..Tally::default()
         }
     }
@@ -113,10 +124,7 @@ impl Tally {
         for example in &other.examples {
             self.keep_example(&example.class, || example.clone());
         }
-        self.last_end = [self.last_end, other.last_end].into_iter().flatten().min();
-        self.last_success = [self.last_success, other.last_success].into_iter().flatten().min();
-        let faults = [self.last_connection_fault, other.last_connection_fault];
-        self.last_connection_fault = faults.into_iter().flatten().min();
+        self.servers.iter_mut().zip(&other.servers).for_each(|(mine, theirs)| mine.add(theirs));
         self.absent += other.absent;
         self.verified += other.verified;
         self.connects += other.connects;
@@ -126,9 +134,7 @@ impl Tally {
         self.backoff += other.backoff;
         self.think += other.think;
         self.in_flight_secs += other.in_flight_secs;
-        self.in_flight_at_end += other.in_flight_at_end;
         self.unanswered += other.unanswered;
-        self.oldest_in_flight = self.oldest_in_flight.max(other.oldest_in_flight);
         self.edge_secs += other.edge_secs;
         if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
             mine.add(theirs);
@@ -219,11 +225,33 @@ impl Tally {
         ended
     }
 
-    /// How long no request had ended when the window did, as long as one was in flight, if none took half as long.
-    pub(super) fn stalled(&self) -> Option<Duration> {
+    /// All servers as one.
+    pub(super) fn all_servers(&self) -> ServerTally {
+        let mut all = ServerTally::default();
+        self.servers.iter().for_each(|server| all.add(server));
+        all
+    }
+
+    /// How long no request to `server` had ended when the window did, as long as one was in flight, if none took half as long.
+    pub(super) fn stalled(&self, server: &ServerTally) -> Option<Duration> {
         let longest =
             self.open.as_ref().map_or_else(|| self.ended().longest(), |open| open.service.longest());
-        self.last_end.map(|ago| ago.min(self.oldest_in_flight)).filter(|stalled| *stalled > 2 * longest)
+        server.last_end.map(|ago| ago.min(server.oldest_in_flight)).filter(|stalled| *stalled > 2 * longest)
+    }
+
+    /// A report on each of the servers with these URLs, where there are several.
+    pub(super) fn server_reports(&self, urls: &[Target]) -> Vec<ServerReport> {
+        let secs = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        let report = |(url, server): (&Target, &ServerTally)| ServerReport {
+            url: url.to_string(),
+            attempts: server.attempts,
+            successes: server.successes,
+            in_flight_at_end: server.in_flight_at_end,
+            stalled_secs: secs(self.stalled(server)),
+            last_success_secs: secs(server.last_success),
+            last_connection_fault_secs: secs(server.last_connection_fault),
+        };
+        if urls.len() > 1 { urls.iter().zip(&self.servers).map(report).collect() } else { Vec::new() }
     }
 
     /// A report on each of `kinds`.
@@ -245,6 +273,19 @@ impl Tally {
     pub(super) fn errors(&self) -> BTreeMap<String, u64> {
         let counted = Fault::ALL.into_iter().zip(self.faults).filter(|(_, count)| *count > 0);
         counted.map(|(fault, count)| (fault.name().to_owned(), count)).collect()
+    }
+}
+
+impl ServerTally {
+    fn add(&mut self, other: &ServerTally) {
+        let later = |one: Option<Duration>, other| [one, other].into_iter().flatten().min();
+        self.attempts += other.attempts;
+        self.successes += other.successes;
+        self.last_end = later(self.last_end, other.last_end);
+        self.last_success = later(self.last_success, other.last_success);
+        self.last_connection_fault = later(self.last_connection_fault, other.last_connection_fault);
+        self.in_flight_at_end += other.in_flight_at_end;
+        self.oldest_in_flight = self.oldest_in_flight.max(other.oldest_in_flight);
     }
 }
 

@@ -134,6 +134,9 @@ pub struct LoadReport {
     /// did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_connection_fault_secs: Option<f64>,
+    /// The servers, where there are several URLs; empty where there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerReport>,
     /// Complete answers by their status; empty in reports from before they were counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub statuses: BTreeMap<String, u64>,
@@ -194,6 +197,31 @@ pub struct LoadReport {
     /// The workers among which the clients were divided; empty where this process was the only one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerReport>,
+}
+
+/// What one of several servers did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ServerReport {
+    /// Its URL.
+    pub url: String,
+    /// Requests to it completed in the window, failed ones included.
+    pub attempts: u64,
+    /// Those that succeeded.
+    pub successes: u64,
+    /// Requests in flight when the window ended.
+    pub in_flight_at_end: u64,
+    /// How long at the end of the window a request to it was in flight and none ended, if that is more than twice as long as the
+    /// longest request to any server took. `None` otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled_secs: Option<f64>,
+    /// How long before the end of the window the last request succeeded. `None` where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_success_secs: Option<f64>,
+    /// How long before the end of the window the last connection failed or a request had no answer in time. `None` where none
+    /// did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_connection_fault_secs: Option<f64>,
 }
 
 /// A request that failed.

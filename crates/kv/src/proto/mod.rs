@@ -11,7 +11,7 @@ mod selftest;
 pub use link::{LinkAccount, LinkDirection};
 pub use load::{
     Bins, Bucket, FailureExample, LOAD_REPORT_SCHEMA, Latency, LinearizabilityReport, LoadEvent, LoadReport,
-    OperationReport, ScheduleReport, SecondReport, WorkerReport,
+    OperationReport, ScheduleReport, SecondReport, ServerReport, WorkerReport,
 };
 pub use path::{is_well_encoded, key_of_path, key_of_plain_path};
 pub use selftest::{AccuracyCheck, CheckOutcome, SelftestReport};

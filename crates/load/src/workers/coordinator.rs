@@ -4,7 +4,7 @@
 //! with an error: figures without its clients would be those of another load.
 
 use super::super::linearizability::clock_name;
-use super::super::measure::{Collector, FromThread, threads};
+use super::super::measure::{Collector, FromThread, tally_of, threads};
 use super::super::tally::Tally;
 use super::super::verify::Verify;
 use super::super::{Observer, Plan, plain_cause};
@@ -50,7 +50,7 @@ pub fn run(plan: &Plan, commands: &[String], observer: Observer<'_>) -> Result<L
             process,
             heard_at: Instant::now(),
             start_delay: Duration::ZERO,
-            tally: Tally::new(plan.pacing.is_open(), plan.kind_count()),
+            tally: tally_of(plan),
             first_thread,
             running: threads(plan, &clients),
             clients,

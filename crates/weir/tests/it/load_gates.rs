@@ -144,14 +144,21 @@ fn a_second_interrupt_ends_the_process_also_after_the_window() {
 
 #[test]
 fn a_server_that_goes_away_is_a_failure() {
-    let service = Service::start();
-    let url = service.url("/x");
-    let mut load = start(&[&url, "--clients=2", "--warmup=0s", "--window=5s", "--interval=1s"]);
-    wait_for(&mut load, "window ");
-    drop(service);
-    let (code, text) = ended(load);
-    assert_eq!(code, Some(3), "{text}");
-    assert!(text.contains("error: the server went away: nothing succeeded in the last "), "{text}");
+    let stays = Service::start();
+    let other = stays.url("/x");
+    for others in [&[][..], &[other.as_str()]] {
+        let service = Service::start();
+        let url = service.url("/x");
+        let flags = [&url, "--clients=2", "--warmup=0s", "--window=5s", "--interval=1s"];
+        let mut load = start(&[others, &flags].concat());
+        wait_for(&mut load, "window ");
+        drop(service);
+        let (code, text) = ended(load);
+        assert_eq!(code, Some(3), "{text}");
+        let name = if others.is_empty() { "the server" } else { &url };
+        let told = format!("error: {name} went away: nothing succeeded in the last ");
+        assert!(text.contains(&told), "{text}");
+    }
 }
 
 /// Answers that many requests at once and the others never. Connections stay open.
@@ -171,6 +178,12 @@ fn a_server_that_stops_answering_before_the_end_is_a_failure() {
             .contains("error: the server stopped answering: 2 requests in flight had no answer in the last "),
         "{stderr}"
     );
+    // Of two servers the one that stops is named.
+    let (service, url) = (Service::start(), stops_after(200));
+    let (output, stdout, stderr) = weir_load(&[&window("3s")[..], &[&service.url("/x"), &url]].concat());
+    assert_eq!(output.status.code(), Some(3), "{stdout}{stderr}");
+    let told = format!("error: {url} stopped answering: 1 requests in flight had no answer in the last ");
+    assert!(stderr.contains(&told), "{stderr}");
     // An open loop knows of all that was due: half a second is enough for the percentiles.
     let url = stops_after(1000);
     let open = [&url, "--rate=1000", "--fail-if", "p99>300ms,errors>0.1%"];
@@ -179,7 +192,6 @@ fn a_server_that_stops_answering_before_the_end_is_a_failure() {
     assert!(stderr.contains("error: --fail-if: p99 is "), "{stderr}");
     assert!(stdout.contains(" requests were due and had not ended when the window did"), "{stdout}");
     // A long request is no silence: at any time one is in flight, and each is answered after a while.
-    let service = Service::start();
     let slow = [&service.url("/slow/1200"), "--clients=1", "--warmup=0s", "--window=3500ms"];
     let (output, stdout, stderr) = weir_load(&slow);
     assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
