@@ -42,6 +42,10 @@ const FIGURES: &[(&str, Kind)] = &[
     ("rate", Kind::Rate),
 ];
 
+/// Where conditions do not say how many of the attempts may fail, 0–1: refusals are quick, and a server that refuses most requests
+/// would have the best latencies.
+const ERROR_RATIO_MAX: f64 = 0.01;
+
 impl Conditions {
     /// Those that hold of a report, each in words: `p99 is 31.2 ms, above 20ms`.
     pub fn met(&self, report: &LoadReport) -> Vec<String> {
@@ -60,10 +64,17 @@ impl Conditions {
         Conditions(self.0.iter().map(turn).collect())
     }
 
-    /// How many of the attempts fail at most where these hold, 0–1; `None` if they do not say.
-    pub fn error_ratio_max(&self) -> Option<f64> {
+    /// These, and `errors<1%` if they do not say how many of the attempts may fail; and that share, 0–1.
+    #[must_use]
+    pub fn with_error_ratio_max(&self) -> (Conditions, f64) {
+        let mut all = self.0.clone();
         let of_errors = |of: &&Condition| matches!(of.kind, Kind::Errors) && !of.is_above;
-        self.0.iter().filter(of_errors).map(|condition| condition.limit).reduce(f64::min)
+        let said = all.iter().filter(of_errors).map(|condition| condition.limit).reduce(f64::min);
+        let limit = said.unwrap_or(ERROR_RATIO_MAX);
+        if said.is_none() {
+            all.push(Condition { name: "errors", kind: Kind::Errors, is_above: false, limit });
+        }
+        (Conditions(all), limit)
     }
 }
 
@@ -265,8 +276,13 @@ mod tests {
         }
         let wanted: Conditions = "p99<20ms,errors<0.1%".parse().unwrap();
         assert_eq!(wanted.opposite().met(&report()).len(), 2);
-        assert_eq!(wanted.error_ratio_max(), Some(0.001));
-        assert_eq!(wanted.to_string(), "p99 < 20.0 ms, errors < 0.10 %");
+        for (text, all, error_ratio_max) in [
+            ("p99<20ms,errors<0.1%", "p99 < 20.0 ms, errors < 0.10 %", 0.001),
+            ("p99<20ms", "p99 < 20.0 ms, errors < 1.00 %", 0.01),
+        ] {
+            let (conditions, ratio) = text.parse::<Conditions>().unwrap().with_error_ratio_max();
+            assert_eq!((conditions.to_string().as_str(), ratio), (all, error_ratio_max));
+        }
         for (wrong, why) in [
             ("", "has no < or >"),
             ("p99=20ms", "has no < or >"),

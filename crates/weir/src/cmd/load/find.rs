@@ -51,13 +51,13 @@ pub(super) fn rate(
     (json, quiet): (bool, bool),
 ) -> Result<(), Error> {
     let begun = Instant::now();
+    let (wanted, error_ratio) = &wanted.with_error_ratio_max();
     let is_broken = wanted.opposite();
-    let error_ratio = wanted.error_ratio_max().unwrap_or(1.0);
     let trial_secs = (within.as_secs_f64() / TRIES).clamp(0.25, 30.0);
     // What comes through without a limit is where to begin.
     let first = run(&Plan { window: Duration::from_secs_f64(trial_secs), ..plan.clone() })?;
     needs_success(&first)?;
-    let requests = requests_of_a_try(wanted.error_ratio_max());
+    let requests = requests_of_a_try(*error_ratio);
     let longest_secs = within.as_secs_f64() / TRIES_LEAST;
     let trial_secs = trial_secs.max((requests / first.goodput_rps).min(longest_secs));
     let all = SearchPlan {
@@ -101,7 +101,7 @@ pub(super) fn rate(
         plan.seed = plan.seed.wrapping_add(1);
         let tried = Instant::now();
         let report = run(&plan)?;
-        let outcome = search::outcome(&report, error_ratio, is_broken.met(&report).is_empty());
+        let outcome = search::outcome(&report, *error_ratio, is_broken.met(&report).is_empty());
         let schedule = report.schedule.as_ref();
         waits |= outcome == Outcome::Failed
             && schedule.is_some_and(|schedule| schedule.waited * 10 > schedule.sent);
@@ -155,8 +155,8 @@ fn no_rate(ended: SearchEnd, why_none: Option<String>, longer: Option<String>) -
 
 /// How many requests a try needs at the rate that is reached without a limit, if this share may fail: at half of it, one is expected to
 /// fail where the limit is. A try with fewer would pass by luck.
-fn requests_of_a_try(error_ratio_max: Option<f64>) -> f64 {
-    let of_errors = error_ratio_max.filter(|ratio| *ratio > 0.0).map_or(0.0, |ratio| 2.0 / ratio);
+fn requests_of_a_try(error_ratio_max: f64) -> f64 {
+    let of_errors = if error_ratio_max > 0.0 { 2.0 / error_ratio_max } else { 0.0 };
     REQUESTS.max(of_errors)
 }
 
@@ -381,10 +381,8 @@ mod tests {
 
     #[test]
     fn a_try_has_requests_enough_to_see_the_errors_that_are_allowed() {
-        for (ratio, requests) in
-            [(None, 400.0), (Some(0.0), 400.0), (Some(0.01), 400.0), (Some(0.0001), 20_000.0)]
-        {
-            assert_eq!(requests_of_a_try(ratio), requests, "{ratio:?}");
+        for (ratio, requests) in [(0.0, 400.0), (0.01, 400.0), (0.0001, 20_000.0)] {
+            assert_eq!(requests_of_a_try(ratio), requests, "{ratio}");
         }
     }
 
