@@ -14,7 +14,7 @@ pub(super) use record::{Record, clock_name};
 use kv::proto::LinearizabilityReport;
 use search::{Entry, Need, search};
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 
 /// An instant that never comes.
@@ -164,14 +164,11 @@ pub fn check(
 /// Whether there is an order of these calls of one key, sorted by `invoked`, that explains all answers; `None` if that takes too long
 /// to find out. `initial` is what the key held before, if that is known.
 pub fn is_linearizable(history: &[Call], initial: Option<Value>) -> Option<bool> {
-    // What nobody wrote was there before.
+    // What no client of this run wrote was there before. A value of theirs was not, even if its write was refused.
     let others = || {
-        let written: HashSet<Value> =
-            history.iter().filter(|call| call.writes()).map(|call| call.value).collect();
         let mut found =
             history.iter().filter(|call| call.action == Action::Get && call.outcome == Outcome::Done);
-        let is_other = |value: &Value| *value != Value::ABSENT && !written.contains(value);
-        found.find_map(|call| Some(call.value).filter(is_other))
+        found.find_map(|call| Some(call.value).filter(|value| value.0 >= Value::OTHERS))
     };
     let judge = |initial| search(entries(history, initial));
     match initial.or_else(others) {

@@ -128,6 +128,8 @@ fn what_was_there_before_may_be_anything_unless_it_is_known() {
             (true, vec![refused(call(0, 1, IF_ABSENT, 1))]),
             (!known, vec![call(0, 1, IF_ABSENT, 1)]),
             (false, vec![put(0, 1, 1), get(2, 3, Value::OTHER.0)]),
+            (false, vec![ending(Outcome::NotApplied, put(0, 1, 1)), get(2, 3, 1)]),
+            (false, vec![refused(call(0, 1, IF_ABSENT, 1)), get(2, 3, 1)]),
         ] {
             assert_eq!(is_linearizable(&history, initial), Some(expected), "{initial:?} {history:?}");
         }
