@@ -199,6 +199,8 @@ impl Http2 {
         let mut builder = Builder::new();
         builder.initial_window_size(WINDOW_BYTES).initial_connection_window_size(WINDOW_BYTES);
         builder.enable_push(false);
+        // Until its settings arrive nobody knows how many streams the server allows: it refuses those that are too many.
+        builder.initial_max_send_streams(1);
         let handshake = builder.handshake::<Socket, Bytes>(io);
         // What it sends is kept by the socket, so that it has not to wait.
         let made = pin!(handshake).poll(&mut Context::from_waker(Waker::noop()));

@@ -136,6 +136,9 @@ fn requests_of_several_clients_share_connections() {
         let body = format!("--data={}", "y".repeat(100_000));
         let posted = peer.all_succeed("/echo", &[&body, "--expect-body=yyy$"]);
         assert_eq!(posted.connects, 2, "{posted:?}");
+        // More than the server allows, from the first request on.
+        let many = peer.all_succeed("/echo", &[&flags[..], &["--clients=32", "--streams=32"]].concat());
+        assert_eq!(many.connects, 1, "{many:?}");
         let counts = peer.counts();
         let seen = counts["seen"].as_array().unwrap();
         let host = peer.origin.split("//").nth(1).unwrap();

@@ -2,9 +2,10 @@
 const http2 = require('http2');
 const fs = require('fs');
 const [cert, key] = process.argv.slice(2);
+const settings = { maxConcurrentStreams: 4 };
 const server = cert
-  ? http2.createSecureServer({ cert: fs.readFileSync(cert), key: fs.readFileSync(key) })
-  : http2.createServer();
+  ? http2.createSecureServer({ cert: fs.readFileSync(cert), key: fs.readFileSync(key), settings })
+  : http2.createServer({ settings });
 const counts = { sessions: 0, requests: 0, resets: 0 };
 const seen = [];
 const big = Buffer.alloc(300_000, 'x');
