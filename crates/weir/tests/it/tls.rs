@@ -1,5 +1,6 @@
 //! TLS for clients: versions, client certificates, sessions, certificates that change, and clients that do not speak it.
 
+use crate::load::run_for;
 use crate::support::{Client, PATIENCE, Server, until, weir};
 use rustix::process::Signal;
 use rustls::pki_types::pem::PemObject;
@@ -217,6 +218,16 @@ fn a_session_is_resumed_until_the_certificate_changes() {
         check(HandshakeKind::Full);
         assert_eq!(count(&mut client, "weir_tls_handshakes_total{result=\"resumed\"}"), 2.0);
     }
+}
+
+#[test]
+fn a_load_that_connects_for_each_request_makes_full_handshakes() {
+    let (_authority, server, config) = start(&[]);
+    let url = format!("https://{}/readyz", server.address);
+    let report = run_for(20, &clap::Parser::parse_from(["load", &url, "--insecure", "--connect", "each"]));
+    assert!(report.connects == report.attempts && report.errors.is_empty(), "{report:?}");
+    let mut client = connect(&config, server.address).unwrap();
+    assert_eq!(count(&mut client, "weir_tls_handshakes_total{result=\"resumed\"}"), 0.0);
 }
 
 /// The certificate that the server shows to a new client.
