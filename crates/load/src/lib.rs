@@ -63,6 +63,7 @@ pub use fault::Fault;
 pub use header::Header;
 pub use http_request::{Body, RequestFlags};
 pub use keys::key_numbers;
+pub use measure::full_warmup;
 pub use mix::{MIX_ENTRIES, Mix, MixEntry, Operation, Step};
 pub use pacing::{Arrivals, Pacing, Think};
 pub use plan::{Check, Connect, Kind, Plan, span};
@@ -105,7 +106,7 @@ pub fn run(plan: &Plan, observer: Observer<'_>) -> Result<LoadReport, Error> {
 pub fn run_until(plan: &Plan, early_end: &EarlyEnd, observer: Observer<'_>) -> Result<LoadReport, Error> {
     plan.check()?;
     let verify = if plan.check_for.is_some() { Verify::all() } else { plan.verify.anew() };
-    let plan = &Plan { verify, ..plan.clone() };
+    let plan = &Plan { verify, warmup: full_warmup(plan), ..plan.clone() };
     let endpoints = reach(plan)?;
     allow_files(u64::from(plan.clients) + FILES_SPARE);
     if plan.preload_keys() > 0 {

@@ -11,7 +11,7 @@ use super::failure;
 use super::fault::Fault;
 use super::keys::{self, KeySpace, OperationStream};
 use super::linearizability::{self, Call, Record, Value};
-use super::reactor::{Driver, Reactor};
+use super::reactor::{Driver, Reactor, start_delay};
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
 use super::schedule::{self, Schedule};
@@ -84,6 +84,13 @@ fn linearizability(plan: &Plan, calls: Vec<Call>) -> Option<LinearizabilityRepor
     let initial = |key| (key < plan.preload_keys()).then_some(Value::PRELOADED);
     let name = |key| format!("{}{key}", plan.workload().key_prefix);
     plan.check_for.map(|_| linearizability::check(calls, initial, name))
+}
+
+/// The warm-up of `plan`, in which all clients start, however many they are; without one they start in the window.
+pub fn full_warmup(plan: &Plan) -> Duration {
+    let threads = threads(plan, &(0..plan.clients));
+    let last = start_delay((plan.clients - 1) as usize / threads as usize, threads);
+    if plan.warmup.is_zero() { plan.warmup } else { plan.warmup.max(last) }
 }
 
 /// Nothing yet of a run of `plan`.
@@ -422,6 +429,21 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_warm_up_lasts_until_all_clients_have_started() {
+        for (flags, ms) in [
+            ("--clients 12800", 1000),
+            ("--clients 100000", 7810),
+            // Of so many threads each starts one client at a time.
+            ("--clients 100000 --threads 40", 12_495),
+            ("--clients 100000 --warmup 9s", 9000),
+            ("--clients 100000 --warmup 0s", 0),
+        ] {
+            let plan = Plan::of_flags(&flags.split(' ').collect::<Vec<_>>());
+            assert_eq!(full_warmup(&plan).as_millis(), ms, "{flags}");
+        }
+    }
 
     #[test]
     fn the_edges_of_the_window_are_reported_once_and_in_order() {

@@ -34,6 +34,11 @@ const START_GROUP: usize = 64;
 /// Time between one such group and the next.
 const START_EVERY: Duration = Duration::from_millis(5);
 
+/// How long after the first client number `index` of one of so many threads starts.
+pub(super) fn start_delay(index: usize, threads: u32) -> Duration {
+    START_EVERY * (index / (START_GROUP / threads as usize).max(1)) as u32
+}
+
 /// Says what a reactor's clients ask for, and takes what becomes of it.
 pub(super) trait Driver {
     /// Renders the next request of client `index`; `false` when there is none for it any more.
@@ -110,12 +115,11 @@ impl Reactor {
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.now = Instant::now();
         let mut sweep_at = self.now + sweep_every;
-        let start_group = (START_GROUP / threads as usize).max(1);
         for index in 0..self.clients.len() {
             let client = &mut self.clients[index];
             client.state = State::Starting;
             client.since = begun;
-            self.waiting.push(Reverse((begun + START_EVERY * (index / start_group) as u32, index)));
+            self.waiting.push(Reverse((begun + start_delay(index, threads), index)));
         }
         self.wake(driver)?;
         self.advance(driver)?;

@@ -4,7 +4,7 @@
 //! with an error: figures without its clients would be those of another load.
 
 use super::super::linearizability::clock_name;
-use super::super::measure::{Collector, FromThread, tally_of, threads};
+use super::super::measure::{Collector, FromThread, full_warmup, tally_of, threads};
 use super::super::tally::Tally;
 use super::super::verify::Verify;
 use super::super::{Observer, Plan, plain_cause};
@@ -37,7 +37,7 @@ pub fn run(plan: &Plan, commands: &[String], observer: Observer<'_>) -> Result<L
     plan.check()?;
     // As in one process: what is checked is also compared.
     let verify = if plan.check_for.is_some() { Verify::all() } else { plan.verify };
-    let plan = &Plan { verify, ..plan.clone() };
+    let plan = &Plan { verify, warmup: full_warmup(plan), ..plan.clone() };
     let (sender, received) = mpsc::channel();
     let mut workers: Vec<Worker> = Vec::new();
     for (command, clients) in commands.iter().zip(shares(plan.clients, commands.len())) {

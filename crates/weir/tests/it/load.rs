@@ -520,6 +520,10 @@ fn clients_that_start_in_groups_all_get_their_turn() {
     // The second and the later groups waited inside the window, and that is in the balance.
     let residual = report.little_residual().unwrap();
     assert!(residual.abs() < 0.001 && report.backoff_secs == 0.0, "{residual} {report:?}");
+    // Three groups of each thread start 5 ms apart, in the warm-up if there is one.
+    assert_eq!(report.warmup_secs, 0.0);
+    let report = run_for(1, &Plan { warmup: Duration::from_millis(1), ..plan });
+    assert_eq!(report.warmup_secs, 0.01);
 }
 
 #[test]

@@ -197,6 +197,7 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     if let Some(stages) = &plan.pacing.stages {
         (plan.warmup, plan.window) = (Duration::ZERO, Duration::from_secs_f64(stages.secs()));
     }
+    plan.warmup = load::full_warmup(&plan);
     let wants_histograms = plan.histogram;
     let shown_as_json = [("--histogram", wants_histograms), ("--bin", plan.bin != Duration::from_secs(1))];
     if let Some((flag, _)) =
