@@ -341,7 +341,10 @@ impl Plan {
             let what = format!("dialect {name} takes no values of less than {value_bytes_min} B");
             return fail(what, "take a longer --value-size");
         }
-        let key_bytes = format!("{}{}=", self.workload().key_prefix, self.keys() - 1).len();
+        // With `latest` any number may follow.
+        let inserts = |entry: &MixEntry| self.distribution_of(entry) == Distribution::Latest;
+        let last = if self.mix_entries().iter().any(inserts) { u64::MAX } else { self.keys() - 1 };
+        let key_bytes = format!("{}{last}=", self.workload().key_prefix).len();
         let marked = (key_bytes + MARK_BYTES) as u64;
         match self.check_for {
             None if self.asks(Operation::is_conditional) => fail(
@@ -438,4 +441,18 @@ fn added_cpu(text: &str) -> Result<Duration, String> {
         .ok_or("the generator has one fault; hint: write cpu=TIME, as in cpu=2us")?;
     let Span(time) = time.parse()?;
     if time > TIME_MAX { Err(format!("the most is {} a request", Span(TIME_MAX))) } else { Ok(time) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_checked_say_which_write_they_are_of() {
+        for (distribution, is_long_enough) in [("uniform", true), ("latest", false)] {
+            let flags = "--workload mixed --keys 10 --value-size 33 --check linearizability --distribution";
+            let flags = flags.split(' ').chain([distribution]).collect::<Vec<_>>();
+            assert_eq!(Plan::of_flags(&flags).check().is_ok(), is_long_enough, "{distribution}");
+        }
+    }
 }
