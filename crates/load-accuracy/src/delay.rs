@@ -57,7 +57,7 @@ fn checked(setup: &Setup) -> Result<AccuracyCheck, String> {
             all_agree &= agrees;
         }
         let [error_us, mean_error_us, mean_lower_us] =
-            [errors_us, mean_errors_us, least_us].map(|mut of| judge::middle(&mut of));
+            [errors_us, mean_errors_us, least_us].map(judge::median);
         let delay_us = delay_us as f64;
         let bound_us = BOUND_US.max(delay_us * BOUND_SHARE);
         let mean_bound_us = MEAN_BOUND_US.max(delay_us * MEAN_BOUND_SHARE);
@@ -83,10 +83,11 @@ struct Excess {
 }
 
 impl Excess {
-    fn new(median_us: f64, mean_us: f64, record: &mut Record) -> Excess {
+    fn new(median_us: f64, mean_us: f64, record: &Record) -> Excess {
+        let delays_ns = &record.delays_ns;
         Excess {
-            median_us: median_us - judge::median(&mut record.delays_ns) / 1e3,
-            mean_us: mean_us - judge::mean(&record.delays_ns) / 1e3,
+            median_us: median_us - judge::median(delays_ns.iter().map(|ns| *ns as f64)) / 1e3,
+            mean_us: mean_us - judge::mean(delays_ns) / 1e3,
         }
     }
 }
@@ -94,21 +95,21 @@ impl Excess {
 /// That of the load generator, and whether the report's percentiles are those of its histogram.
 fn generated(setup: &Setup, delay: Duration, window: Duration) -> Result<(Excess, bool), String> {
     let options = responder::Options { delay, ..Default::default() };
-    let (report, mut record) = setup.load(options, [WARMUP, window], "--clients 1 --histogram")?;
+    let (report, record) = setup.load(options, [WARMUP, window], "--clients 1 --histogram")?;
     let all = judge::histogram(&report, "all")?;
     let latency = &report.latency;
-    Ok((Excess::new(latency.us_p50, latency.us_mean, &mut record), judge::agrees(latency, all)))
+    Ok((Excess::new(latency.us_p50, latency.us_mean, &record), judge::agrees(latency, all)))
 }
 
 /// That of the simplest client there is, on the load generator's core.
 fn probed(setup: &Setup, delay: Duration, window: Duration) -> Result<Excess, String> {
     let responder = setup.responder(responder::Options { delay, ..Default::default() })?;
     let core = setup.options.cores.map(|cores| cores.generator);
-    let mut trips_ns = on(core.as_slice(), || {
+    let trips_ns = on(core.as_slice(), || {
         let certificate = responder.certificate.as_ref();
         probe::round_trips(responder.address, certificate, setup.options.http2, [WARMUP, window])
     })
     .map_err(|error| format!("the probe gets no answer: {error}"))?;
-    let (median_us, mean_us) = (judge::median(&mut trips_ns) / 1e3, judge::mean(&trips_ns) / 1e3);
-    Ok(Excess::new(median_us, mean_us, &mut record(responder)?))
+    let median_us = judge::median(trips_ns.iter().map(|ns| *ns as f64)) / 1e3;
+    Ok(Excess::new(median_us, judge::mean(&trips_ns) / 1e3, &record(responder)?))
 }

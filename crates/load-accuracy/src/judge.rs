@@ -94,15 +94,10 @@ pub(super) fn histogram<'r>(report: &'r LoadReport, name: &str) -> Result<&'r [B
 }
 
 /// The middle one; 0 where there are none.
-pub(super) fn median(samples: &mut [u64]) -> f64 {
-    samples.sort_unstable();
-    samples.get(samples.len() / 2).copied().unwrap_or(0) as f64
-}
-
-/// The same of numbers.
-pub(super) fn middle(numbers: &mut [f64]) -> f64 {
-    numbers.sort_unstable_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
+pub(super) fn median(samples: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = samples.into_iter().collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// The mean; 0 where there are no samples.
@@ -252,7 +247,7 @@ mod tests {
         assert_eq!(gaps(&[0, 10, 40]), [10.0, 30.0]);
         assert_eq!(rate(&[0, 500_000_000, 1_000_000_000]), Ok(2.0));
         assert_eq!((rate(&[5]), rate(&[])), (Err(TOO_FEW), Err(TOO_FEW)));
-        assert_eq!((median(&mut [3, 1, 2]), mean(&[1, 2, 6])), (2.0, 3.0));
-        assert_eq!((median(&mut []), mean(&[])), (0.0, 0.0));
+        assert_eq!((median([3.0, 1.0, 2.0]), mean(&[1, 2, 6])), (2.0, 3.0));
+        assert_eq!((median([]), mean(&[])), (0.0, 0.0));
     }
 }

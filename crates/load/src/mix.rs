@@ -160,7 +160,7 @@ impl FromStr for Mix {
 
 const SHAPE: &str = "write weights, as in get=50,put=30,delete=20";
 /// More would be no weight that anybody can see in a run.
-const WEIGHT_MAX: u32 = 1_000_000;
+pub(super) const WEIGHT_MAX: u32 = 1_000_000;
 
 impl fmt::Display for MixEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,6 +2,7 @@
 
 use super::encode::write_percent;
 use super::header::{Header, HttpRequest, method};
+use super::mix::WEIGHT_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::str::FromStr;
@@ -13,8 +14,6 @@ pub struct Targets {
     /// Whether requests to other servers than the one under load are left out: a page asks many.
     pub(super) skips_others: bool,
 }
-
-const WEIGHT_MAX: u32 = 1_000_000;
 
 impl FromStr for Targets {
     type Err = String;

@@ -25,11 +25,6 @@ impl Verify {
         Verify { share: 1.0, run: 0 }.anew()
     }
 
-    /// All reads, in the run with this number.
-    pub(super) fn of_run(run: u32) -> Verify {
-        Verify { share: 1.0, run }
-    }
-
     /// The same for another run.
     pub(super) fn anew(self) -> Verify {
         if !self.is_on() {

@@ -1,7 +1,6 @@
 //! The worker: carries out its part of a plan, as the coordinator orders.
 
 use super::super::early_end::EarlyEnd;
-use super::super::verify::Verify;
 use super::super::{FILES_SPARE, allow_files, linearizability, machine_error, measure, preload, reach};
 use super::{FromWorker, ToWorker, send};
 use kv::Error;
@@ -34,7 +33,7 @@ fn carry_out(orders: &Receiver<ToWorker>, answer: &mut dyn FnMut(FromWorker)) ->
     answer(FromWorker::Hello { version, format: FORMAT, clock });
     let Ok(ToWorker::Prepare { mut plan, clients, preload, run }) = orders.recv() else { return Ok(()) };
     plan.check()?;
-    plan.verify = run.map_or(plan.verify, Verify::of_run);
+    plan.verify.run = run.unwrap_or(plan.verify.run);
     allow_files(clients.len() as u64 + FILES_SPARE);
     let endpoints = reach(&plan)?;
     if preload {
