@@ -54,12 +54,13 @@ const SETTINGS: &str = "SET SESSION autocommit = 1, completion_type = 0,
         sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,NO_BACKSLASH_ESCAPES',
         sql_select_limit = 18446744073709551615, sql_safe_updates = 0, sql_big_selects = 1;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-/// A lease looks for lingering sessions after a lock wait of one second, the shortest possible.
-const OWNER_SETTINGS: &str = "SET SESSION innodb_lock_wait_timeout = 1";
+/// A lease looks for lingering sessions after a lock wait of one second, the shortest possible. The first limit is of rows, the second
+/// of tables and of the locks that backups take.
+const OWNER_SETTINGS: &str = "SET SESSION innodb_lock_wait_timeout = 1, lock_wait_timeout = 1";
 /// Sessions may idle for a year, the most there is; they wait for locks as writes do. `binary`: parameters and literals are bytes and
 /// are not converted.
 const SESSION_SETTINGS: &str =
-    "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 2; SET NAMES binary";
+    "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 2, lock_wait_timeout = 2; SET NAMES binary";
 
 /// A table: its name and its columns.
 type Table = (&'static str, &'static str);
@@ -269,8 +270,9 @@ impl Mysql {
                 }
             }
         }
-        let message =
-            format!("writes of an earlier server linger in {}; end its connections with KILL", self.shown);
+        let what = format!("another connection has locked the table weir_owner of {}", self.shown);
+        let whose = "that of an earlier server, or of a dump";
+        let message = format!("{what}: {whose}; wait until it has ended, or end it with KILL");
         Err(Error::new(Kind::Unavailable, message).into())
     }
 

@@ -159,7 +159,8 @@ impl MysqlSession {
     pub(super) async fn limit_lock_wait(&mut self) -> Result<(), Error> {
         let wanted = if self.timed_out { LOCK_WAIT_AGAIN } else { LOCK_WAIT };
         if self.lock_wait != wanted {
-            let set = format!("SET SESSION innodb_lock_wait_timeout = {wanted}");
+            let set =
+                format!("SET SESSION innodb_lock_wait_timeout = {wanted}, lock_wait_timeout = {wanted}");
             let set = in_time(self.connection.query_drop(set)).await;
             set.map_err(|failure| failure.and_ended().of(&self.shown, Step::Write))?;
             self.lock_wait = wanted;
@@ -310,13 +311,30 @@ impl MysqlSession {
         done
     }
 
-    fn commit_failed(&self, failure: Failure) -> Error {
+    fn commit_failed(&mut self, failure: Failure) -> Error {
         let failure = match failure {
+            // It waited for a lock that keeps all commits back, as backups take it, and was rolled back.
+            late @ Failure::Database(Meaning::TimedOut, _) if late.to_string().ends_with("(1205)") => {
+                return self.write_failed(late);
+            }
             known @ Failure::Database(Meaning::RolledBack | Meaning::ReadOnly, _) => known,
             // The outcome of any other failed commit is unknown.
             other => other.and_ended(),
         };
         failure.of(&self.shown, Step::Commit)
+    }
+
+    /// Ends the transaction in which this was done (`changes` as in [`MysqlSession::commit`]), or failed.
+    pub(super) async fn end<T>(
+        &mut self,
+        done: Result<T, Failure>,
+        changes: Option<Vec<Traced>>,
+    ) -> Result<T, Error> {
+        let done = match done {
+            Ok(done) => self.commit(changes).await.map(|()| done),
+            Err(failure) => Err(failure.of(&self.shown, Step::Write)),
+        };
+        self.end_failed(done).await
     }
 
     /// Runs these statements in one transaction.
@@ -326,11 +344,8 @@ impl MysqlSession {
             // It takes its time where there are many rows. If the server is gone, the owner notices.
             Ok::<_, Failure>(self.connection.query_drop(statements).await?)
         };
-        let done = match gone.await {
-            Ok(()) => self.commit(None).await,
-            Err(failure) => Err(failure.of(&self.shown, Step::Write)),
-        };
-        self.end_failed(done).await
+        let gone = gone.await;
+        self.end(gone, None).await
     }
 
     /// Whether so many bytes of one row fit into one packet: the server ends a connection that sends more.
@@ -385,8 +400,7 @@ impl Session for MysqlSession {
                 self.count(TRIM_EVENTS, (until, TRIM_PART)).await
             };
             let trimmed = trimmed.await;
-            let trimmed = trimmed.map_err(|failure| failure.and_ended().of(&self.shown, Step::Write))?;
-            self.commit(Some(Vec::new())).await?;
+            let trimmed = self.end(trimmed, Some(Vec::new())).await?;
             if trimmed < TRIM_PART || boot_time().saturating_sub(begun) > TRIM_MAX {
                 return Ok(());
             }

@@ -58,11 +58,8 @@ impl UserTableSession {
             }
             Ok::<_, Failure>(())
         };
-        let done = match forget.await {
-            Ok(()) => base.commit(Some(Vec::new())).await,
-            Err(failure) => Err(failure.of(&base.shown, Step::Write)),
-        };
-        base.end_failed(done).await
+        let forgotten = forget.await;
+        base.end(forgotten, Some(Vec::new())).await
     }
 
     async fn write_now(

@@ -2,7 +2,7 @@
 
 use crate::postgres::{begin_put, is_given_up};
 use crate::stores::{ask, block_on, put, value_of, waiting_in_mariadb};
-use crate::support::{Client, Server, mariadb, mariadb_with};
+use crate::support::{Client, Server, mariadb, mariadb_version, mariadb_with};
 use kv::{Timestamp, Version};
 use mysql_async::prelude::Queryable;
 use store::{self, Found, Kind, Listing, Part};
@@ -126,6 +126,44 @@ fn a_batch_of_locked_rows_in_mariadb_is_refused_in_time() {
         }
     });
     assert_eq!(client.get("/kv/0").text(), "old");
+}
+
+/// As dumps and backups lock it. A write waited until the lease was lost, and the store was away until the dump had ended.
+#[test]
+fn a_lock_of_all_tables_of_mariadb_fails_writes_alone() {
+    let mariadb = mariadb();
+    mariadb.ask("CREATE TABLE things (name VARBINARY(255) PRIMARY KEY, body LONGBLOB NOT NULL)").unwrap();
+    let table = format!("{}?table=things&key=name&value=body", mariadb.url());
+    for (url, tables) in [(mariadb.url(), "weir_kv READ"), (table, "things READ, weir_versions READ")] {
+        let tables = format!("LOCK TABLES {tables}, weir_owner READ, weir_events READ");
+        let mut locks = vec![(&*tables, "UNLOCK TABLES"), ("FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES")];
+        if mariadb_version().starts_with("MariaDB") {
+            // It lets writes begin, and keeps their commits back.
+            locks.push(("BACKUP STAGE START; BACKUP STAGE BLOCK_COMMIT", "BACKUP STAGE END"));
+        }
+        // Old events are removed meanwhile.
+        let server = Server::start(&url, &["--event-log", "1s", "--store-write-workers", "1"]);
+        let mut client = server.client();
+        assert_eq!(client.put("/kv/a", b"old").status, 201);
+        assert_eq!(client.put("/kv/b", b"old").status, 201);
+        block_on(async {
+            let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
+            for (lock, unlock) in locks {
+                somebody.query_drop(lock).await.unwrap();
+                for _ in 0..2 {
+                    let answer = client.put("/kv/a", b"new");
+                    assert!(is_given_up(&answer), "{lock}: {answer:?}");
+                }
+                assert_eq!(client.get("/readyz").status, 200, "{lock}");
+                assert_eq!(client.get("/kv/a").text(), "old", "{lock}");
+                assert_eq!(client.get("/kv/none").status, 404, "{lock}");
+                somebody.query_drop(unlock).await.unwrap();
+                assert_eq!(client.put("/kv/b", b"new").status, 204, "{lock}");
+            }
+        });
+        assert_eq!(client.stats()["weir_store_leases_total"], 1.0);
+        server.kill();
+    }
 }
 
 /// The driver took no larger packet than the server does. So reading the row cost the lease, again and again.
