@@ -137,10 +137,11 @@ impl Postgres {
             return Err(self.taken(&client).await.into());
         }
         self.check_standby(&client).await?;
-        // A server that does not even ask whether it is the owner has stopped, or is cut off.
-        let silence =
-            "SELECT set_config(name, $1, false) FROM pg_settings WHERE name = 'idle_session_timeout'";
-        client.query(silence, &[&OWNER_SILENCE_MAX.as_millis().to_string()]).await?;
+        // A server that does not even ask whether it is the owner has stopped, or is cut off. What the owner itself does takes its
+        // time, whatever the limit of other statements is.
+        let limits = "SELECT set_config(name, CASE name WHEN 'idle_session_timeout' THEN $1 ELSE '0' END, false)
+            FROM pg_settings WHERE name IN ('idle_session_timeout', 'statement_timeout', 'transaction_timeout')";
+        client.query(limits, &[&OWNER_SILENCE_MAX.as_millis().to_string()]).await?;
         let (rows, table) = match &self.rows.names {
             None => (ROWS_TABLE, ROWS.to_owned()),
             Some(names) => {

@@ -1,6 +1,6 @@
 //! PostgreSQL while other programs work with its tables, and when it lets nobody wait.
 
-use crate::stores::block_on;
+use crate::stores::{acquire_from, block_on};
 use crate::support::{Answer, Client, PATIENCE, Server, postgres, postgres_with, until};
 use lab_run::harness::DatabaseServer;
 use store::{self, Kind, Part};
@@ -110,6 +110,22 @@ fn a_batch_of_locked_rows_is_refused_in_time() {
         assert_eq!(waits.answer(false).unwrap().status, 204);
         server.kill();
     }
+}
+
+/// A limit of statements that is shorter than the wait for such a session ended the attempt, again and again.
+#[test]
+fn a_session_of_an_earlier_server_is_ended_whatever_limit_statements_have() {
+    let postgres = postgres();
+    let url = format!("{}?options=-c%20statement_timeout%3D300ms", postgres.url());
+    block_on(async {
+        let store = store::open(&url).unwrap();
+        let lease = store.acquire(Part::WHOLE).await.unwrap();
+        let mut session = store.connect(lease.epoch).await.unwrap();
+        drop(lease);
+        assert_eq!(acquire_from(store.as_ref()).await.epoch, 2);
+        let ended = session.events(0).await.unwrap_err();
+        assert_eq!(ended.kind(), Kind::Unavailable, "{ended}");
+    });
 }
 
 /// A server that acquires the store reads them. It waited without an end where the database did not answer.

@@ -203,7 +203,7 @@ pub(crate) async fn value_of(session: &mut dyn Session, name: &str) -> Option<Ve
 }
 
 /// Acquires a store whose last holder has only just gone.
-async fn acquire_from(store: &dyn Store) -> Lease {
+pub(crate) async fn acquire_from(store: &dyn Store) -> Lease {
     loop {
         match store.acquire(Part::WHOLE).await {
             Ok(lease) => return lease,
