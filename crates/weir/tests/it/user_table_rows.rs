@@ -32,6 +32,27 @@ fn no_new_row_could_be_made_in_a_partitioned_table() {
     assert_eq!(rows, [["b", "v"], ["null", "v"]]);
 }
 
+/// Each write of it took one. Once there was none left, every write failed, the table's other programs' too.
+#[test]
+fn a_row_that_was_replaced_took_a_number_of_a_sequence() {
+    let database = postgres();
+    database.ask("CREATE SEQUENCE numbers MAXVALUE 5").unwrap();
+    let columns = "id int DEFAULT nextval('numbers') PRIMARY KEY, name text UNIQUE, body text";
+    let server = served(&database, columns, &[]);
+    let mut client = server.client();
+    for (n, status) in [201].into_iter().chain([204; 9]).enumerate() {
+        let answer = client.put("/kv/a", n.to_string().as_bytes());
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    assert_eq!(put_if(&mut client, "/kv/a", ("If-Match", "*"), b"10"), 204);
+    // One that is there and one that is new, together.
+    let lines = ["b", "a"].map(|key| format!("{{\"op\":\"put\",\"key\":\"{key}\",\"value\":\"11\"}}\n"));
+    let written = client.ask("POST", "/batch", &[], lines.concat().as_bytes()).unwrap().text();
+    assert!(written.ends_with("\"failed\":0}\n"), "{written}");
+    let rows = database.ask("SELECT id, name, body FROM settings ORDER BY id").unwrap();
+    assert_eq!(rows, [["1", "a", "11"], ["2", "b", "11"]]);
+}
+
 /// A row that is not there cannot be locked.
 #[test]
 fn what_another_program_makes_meanwhile_is_not_replaced() {
