@@ -3,6 +3,7 @@
 //! The rows stay theirs, and what weir adds stands in the table `weir_versions`. A row of `weir_versions` has the SHA-256 of the
 //! value that it is about. While the value is still that one, the version, the content type and the rest there are the row's.
 //! Otherwise somebody else has written the value: then its version is 43 bits of its hash, in the epoch 0 that no lease has.
+//! The row with the empty key, which no value has, says which table and columns the others are of.
 //!
 //! So others may write at any time. A write that was decided by what was read locks what it read, and is rolled back if that
 //! has changed; the batcher then decides anew.
@@ -81,6 +82,8 @@ pub(super) struct UserTable<S> {
     pub(super) table: String,
     pub(super) key: Column,
     pub(super) value: Column,
+    /// Stands for the table and both columns, in `weir_versions`.
+    pub(super) mark: Vec<u8>,
     pub(super) statements: S,
 }
 
@@ -96,6 +99,11 @@ impl Names {
     /// The table within statements: each part of its name as the database's `quoted` writes it.
     pub(super) fn quoted_table(&self, quoted: fn(&str) -> String) -> String {
         self.table.splitn(2, '.').map(quoted).collect::<Vec<_>>().join(".")
+    }
+
+    /// See [`UserTable::mark`]; the schema and the table are as the database calls them.
+    pub(super) fn mark(&self, schema: &str, table: &str) -> Vec<u8> {
+        digest([schema, table, &self.key, &self.value].join("\0").as_bytes())
     }
 
     fn of(url: &mut StoreUrl) -> Result<Option<Names>, String> {
@@ -197,6 +205,18 @@ impl<S> UserTable<S> {
         mut rows: impl Iterator<Item = (&'k Key, Option<&'k Row>)>,
     ) -> Result<(), Error> {
         rows.find_map(|(key, row)| self.refuses(key, row)).map_or(Ok(()), Err)
+    }
+
+    /// Says that `weir_versions` of the store `store` is of this table: else it would give lifetimes to values of others that are the
+    /// same by chance. `marked`: its mark; `key`: its column, in statements.
+    pub(super) fn check_mark(&self, marked: &[u8], store: &str, key: &str) -> Setup<()> {
+        if marked == self.mark {
+            return Ok(());
+        }
+        let what = format!("weir_versions in {store} is of another table, or other columns, than {}", self.shown);
+        let anew = format!("run DELETE FROM {VERSIONS}, which forgets all lifetimes and content types");
+        let renamed = format!("DELETE FROM {VERSIONS} WHERE {key} = '' if the table or a column was renamed");
+        refuse(format!("{what}; {anew}, or only {renamed}"))
     }
 
     /// Why there is never such a row, if that is so.

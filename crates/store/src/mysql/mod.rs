@@ -215,6 +215,9 @@ impl Mysql {
                 owner.query_drop(format!("CREATE TABLE IF NOT EXISTS {name} ({columns}) {engine}")).await?;
             }
         }
+        if let Some(table) = self.rows.known() {
+            table.take_versions(&mut owner, &self.shown).await?;
+        }
         // The map: which part of the keys this database holds.
         let what = format!("SELECT (SELECT map FROM weir_map), EXISTS (SELECT 1 FROM {rows})");
         let found: Option<(Option<String>, bool)> = first(&mut owner, &what).await?;

@@ -226,8 +226,8 @@ impl Session for UserTableSession {
     }
 
     async fn clear(&mut self) -> Answer<()> {
-        let both =
-            format!("DELETE FROM {VERSIONS}; DELETE FROM weir_events; DELETE FROM {}", self.table.table);
+        let versions = format!("DELETE FROM {VERSIONS} WHERE `key` <> ''");
+        let both = format!("{versions}; DELETE FROM weir_events; DELETE FROM {}", self.table.table);
         self.base.clear_by(&both).await
     }
 }

@@ -1,6 +1,6 @@
 //! A table of MySQL or MariaDB that others made: what it has to be like, and the statements over it.
 
-use super::Table;
+use super::{Table, first};
 use crate::sql::Setup;
 use crate::user_table::{Column, Described, Length, Names, Type, UserTable, VERSIONS, refuse};
 use kv::KEY_BYTES_MAX;
@@ -64,11 +64,12 @@ impl UserTable<Statements> {
             None => (None, names.table.as_str()),
         };
         let table = names.quoted_table(quoted);
-        let what = "SELECT table_type, engine, CURRENT_USER() FROM information_schema.tables
-            WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
-        let found: Option<(String, Option<String>, String)> =
+        // Its own database may be restored under another name.
+        let what = "SELECT table_type, engine, CURRENT_USER(), IF(table_schema = DATABASE(), '', table_schema), table_name
+            FROM information_schema.tables WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
+        let found: Option<(String, Option<String>, String, String, String)> =
             connection.exec_first(what, (schema, name)).await?;
-        let Some((kind, engine, user)) = found else {
+        let Some((kind, engine, user, schema_found, name_found)) = found else {
             return refuse(format!("there is no table {shown}, or this user has no right on it"));
         };
         if kind != "BASE TABLE" {
@@ -158,7 +159,16 @@ impl UserTable<Statements> {
         }
         let collation = set.as_ref().map(|(_, collation)| collation.as_str());
         let statements = Statements::of(&table, &key_column, &value_column, collation);
-        Ok(UserTable { shown: shown.clone(), table, key: key_column, value: value_column, statements })
+        let mark = names.mark(&schema_found, &name_found);
+        Ok(UserTable { shown: shown.clone(), table, key: key_column, value: value_column, mark, statements })
+    }
+
+    /// Marks `weir_versions` of the store `store` as that of this table, and refuses that of another one.
+    pub(super) async fn take_versions(&self, connection: &mut Conn, store: &str) -> Setup<()> {
+        let mark = "INSERT IGNORE INTO weir_versions VALUES ('', ?, 0, '', '', NULL)";
+        connection.exec_drop(mark, (&self.mark,)).await?;
+        let marked: Option<Vec<u8>> = first(connection, "SELECT digest FROM weir_versions WHERE `key` = ''").await?;
+        self.check_mark(&marked.unwrap_or_default(), store, "`key`")
     }
 }
 

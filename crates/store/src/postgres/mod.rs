@@ -152,6 +152,9 @@ impl Postgres {
             }
         };
         make_tables(&client, &[&[rows], &OTHER_TABLES[..]].concat()).await?;
+        if let Some(table) = self.rows.known() {
+            table.take_versions(&client, &self.shown).await?;
+        }
         let (rows, ..) = rows;
         if self.admits(&client, part, &table).await? {
             client.execute("INSERT INTO weir_map (map) VALUES ($1)", &[&part.map()]).await?;

@@ -235,7 +235,7 @@ impl Session for UserTableSession {
     }
 
     async fn clear(&mut self) -> Answer<()> {
-        let both = clear_of(&[VERSIONS, &self.table.table]);
+        let both = clear_of(&[&format!("{VERSIONS} WHERE key <> ''"), &self.table.table]);
         self.base.limit_lock_wait().await;
         let cleared = self.base.client.batch_execute(&both).await;
         cleared.map_err(|error| self.base.failure(error, Step::Commit))

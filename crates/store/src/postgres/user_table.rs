@@ -25,6 +25,9 @@ const TYPES: [(&str, Type); 9] = [
     ("jsonb", Type::Jsonb),
 ];
 
+/// Text as the database takes it, byte by byte in hexadecimal.
+const UTF_8: &str = "^(0[1-9a-f]|[1-7].|(c[2-9a-f]|d.|(e0[ab]|e[1-9a-cef][89ab]|ed[89]).|(f0[9ab]|f[1-3][89ab]|f48).[89ab].)[89ab].)*$";
+
 /// Why a row that was written is not there.
 pub(super) const LEFT_OUT: &str = "a trigger left a row out, or changed its key";
 
@@ -74,7 +77,8 @@ impl UserTable<Statements> {
                 AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'),
                 c.relpersistence = 'u' OR EXISTS (SELECT FROM pg_partition_tree(c.oid) p JOIN pg_class l ON l.oid = p.relid
                     WHERE l.relpersistence = 'u'),
-                c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid)
+                c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid),
+                (SELECT n.nspname::text FROM pg_namespace n WHERE n.oid = c.relnamespace), c.relname::text
             FROM pg_class c WHERE c.oid = to_regclass($1)";
         let Some(found) = client.query_opt(what, &[&table]).await? else {
             return refuse(format!(
@@ -147,8 +151,17 @@ impl UserTable<Statements> {
         let is_value = |kind: Type| matches!(kind, Type::Bytes | Type::Text | Type::Json | Type::Jsonb);
         let value = value.column(shown, is_value, "values are bytea, text, varchar, json or jsonb")?;
         names.check_others(&described, &table, quoted)?;
+        let mark = names.mark(found.get(7), found.get(8));
         let statements = Statements::of(&table, &key, &value);
-        Ok(UserTable { shown: shown.clone(), table, key, value, statements })
+        Ok(UserTable { shown: shown.clone(), table, key, value, mark, statements })
+    }
+
+    /// Marks `weir_versions` of the store `store` as that of this table, and refuses that of another one.
+    pub(super) async fn take_versions(&self, client: &Client, store: &str) -> Setup<()> {
+        let mark = "INSERT INTO weir_versions VALUES ('', $1, 0, '', '', NULL) ON CONFLICT (key) DO NOTHING";
+        client.execute(mark, &[&self.mark]).await?;
+        let marked = client.query_one("SELECT digest FROM weir_versions WHERE key = ''", &[]).await?;
+        self.check_mark(marked.try_get(0)?, store, "key")
     }
 }
 
@@ -276,7 +289,10 @@ fn noted_key(key: &Column) -> String {
         Type::Uuid => format!(
             "CASE WHEN {text} ~ '^[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}$' THEN {text}::uuid END"
         ),
-        _ => value_of_bytes(key, "s.key"),
+        Type::Bytes => "s.key".to_owned(),
+        _ => {
+            format!("CASE WHEN encode(s.key, 'hex') ~ '{UTF_8}' THEN {} END", value_of_bytes(key, "s.key"))
+        }
     }
 }
 

@@ -320,7 +320,7 @@ fn rows_whose_keys_are_no_bytes_were_never_removed() {
         let server = served(database, &format!("name {kind} PRIMARY KEY, body text"), &[]);
         // Of an earlier table.
         database.ask("DELETE FROM weir_versions").unwrap();
-        for name in ["none", "70000000000", "9999999999999999999", "0123456789"] {
+        for name in ["none", "70000000000", "9999999999999999999", "0123456789", "\\xff"] {
             let row = format!("('{name}', '{}', 1, '', '', 1)", "x".repeat(32));
             database.ask(&format!("INSERT INTO weir_versions VALUES {row}")).unwrap();
         }
@@ -592,7 +592,7 @@ fn a_table_that_cannot_work_is_refused_with_a_remedy() {
 }
 
 /// Acquires a store whose last holder may have only just gone; its time, in milliseconds.
-fn acquire(url: &str) -> Result<u64, store::Error> {
+pub(crate) fn acquire(url: &str) -> Result<u64, store::Error> {
     let store = store::open(url)?;
     loop {
         match block_on(async { store.acquire(Part::WHOLE).await.map(|lease| lease.now.0) }) {
@@ -602,7 +602,7 @@ fn acquire(url: &str) -> Result<u64, store::Error> {
     }
 }
 
-fn check_refused(url: &str, parts: &[&str]) {
+pub(crate) fn check_refused(url: &str, parts: &[&str]) {
     let refused = acquire(url);
     let error = refused.expect_err(url);
     let said = error.to_string();

@@ -1,8 +1,8 @@
 //! Tables that others made: which row a write makes, and which one it replaces.
 
-use super::user_table::{put_if, served, url_of};
+use super::user_table::{acquire, check_refused, put_if, served, url_of};
 use crate::postgres::WAITING;
-use crate::support::{PATIENCE, mariadb, postgres, until};
+use crate::support::{PATIENCE, Server, mariadb, postgres, until};
 use kv::{Change, Key, Row, Version, Write};
 use std::time::Instant;
 use store::{Kind, Part};
@@ -126,11 +126,40 @@ fn what_others_wrote_had_the_lifetime_of_an_earlier_value() {
             client.ask("POST", "/batch", &[], lines.as_bytes()).unwrap().text().ends_with("\"failed\":0}\n")
         );
         database.ask("DELETE FROM settings").unwrap();
-        let noted = || database.ask("SELECT count(*) FROM weir_versions").unwrap()[0][0] != "0";
+        let noted = || database.ask("SELECT count(expires) FROM weir_versions").unwrap()[0][0] != "0";
         until("the lifetime is forgotten", || !noted());
         // The same value again.
         database.ask("INSERT INTO settings VALUES ('a', 'x')").unwrap();
         assert_eq!(client.get("/kv/a").text(), "x", "{kind}");
+    }
+}
+
+/// The same value under the same key of another table had the lifetime, too: its row was removed with all its columns.
+#[test]
+fn what_is_noted_of_one_table_is_not_of_another() {
+    let (postgres, mariadb) = (postgres(), mariadb());
+    for (database, key) in [(&postgres, "key"), (&mariadb, "`key`")] {
+        for table in ["sessions", "flags"] {
+            let columns = "name int PRIMARY KEY, body varchar(9)";
+            database.ask(&format!("CREATE TABLE {table} ({columns})")).unwrap();
+        }
+        let [sessions, flags] = ["sessions", "flags"].map(|table| url_of(database, table));
+        let server = Server::start(&sessions, &["--lab"]);
+        let mut client = server.client();
+        // What the notes are of is not cleared with them.
+        assert_eq!(client.ask("DELETE", "/kv", &[], b"").unwrap().status, 204);
+        assert_eq!(client.ask("PUT", "/kv/7", &[("TTL", "1")], b"1").unwrap().status, 201);
+        server.kill();
+        database.ask("INSERT INTO flags VALUES (7, '1')").unwrap();
+        let unmark = format!("DELETE FROM weir_versions WHERE {key} = ''");
+        check_refused(&flags, &["is of another table, or other columns, than flags", &unmark]);
+        // An earlier version did not say it.
+        database.ask(&unmark).unwrap();
+        acquire(&sessions).unwrap();
+        check_refused(&flags, &["run DELETE FROM weir_versions, which"]);
+        database.ask("DELETE FROM weir_versions").unwrap();
+        let server = Server::start(&flags, &[]);
+        assert_eq!(server.client().get("/kv/7").text(), "1");
     }
 }
 
