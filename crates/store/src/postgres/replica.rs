@@ -1,7 +1,8 @@
 //! A replica: one more PostgreSQL, fed from every store by logical replication, and only ever read.
 //!
 //! Its names are fixed: the publication `weir` in every store, and on the replica one subscription for each, `weir_0`,
-//! `weir_1` and so on, whose slot in the store has the same name. Shards hold distinct keys, so one table takes all.
+//! `weir_1` and so on, whose slot in the store has the same name. If another database of the store's server has a slot of that name,
+//! the store's is called `weir_0_` and its database's OID. Shards hold distinct keys, so one table takes all.
 
 use super::connect::{place_of, quoted};
 use super::session::PostgresSession;
@@ -28,7 +29,11 @@ const LAG_EVERY: Duration = Duration::from_secs(1);
 /// Most time for a store to answer how large the lag is.
 const LAG_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The subscription of a shard, and its slot.
+/// The slot of the store that is asked, where the parameter is the name of the subscription.
+const SLOT: &str = "pg_replication_slots s JOIN pg_database d ON d.datname = s.database
+    WHERE d.datname = current_database() AND s.slot_name IN ($1::text, $1::text || '_' || d.oid)";
+
+/// The subscription of a shard.
 fn name_of(index: usize) -> String {
     format!("weir_{index}")
 }
@@ -120,6 +125,8 @@ struct Source {
     connection: String,
     /// Which server it is in.
     system: String,
+    /// Its name, also if it is not there yet.
+    slot: String,
     has_slot: bool,
 }
 
@@ -131,11 +138,13 @@ async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
     primary.admits(&client, part, ROWS).await?;
     let what = "SELECT current_setting('wal_level'),
         (SELECT system_identifier::text FROM pg_control_system()),
-        EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1),
+        (SELECT min(s.slot_name::text) FROM {SLOT}),
         EXISTS (SELECT FROM pg_publication WHERE pubname = 'weir'),
         EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'weir' AND tablename = 'weir_kv'),
-        session_user::text, current_database()::text";
-    let row = client.query_one(what, &[&name_of(part.index)]).await?;
+        session_user::text, current_database()::text,
+        (SELECT CASE WHEN EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1::text)
+            THEN $1::text || '_' || oid ELSE $1::text END FROM pg_database WHERE datname = current_database())";
+    let row = client.query_one(&what.replace("{SLOT}", SLOT), &[&name_of(part.index)]).await?;
     let level: &str = row.get(0);
     if level != "logical" {
         return refuse(format!(
@@ -153,7 +162,9 @@ async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
         ));
     }
     let connection = connection(primary, row.get(5), row.get(6))?;
-    Ok(Source { connection, system: row.get(1), has_slot: row.get(2) })
+    let there: Option<String> = row.get(2);
+    let has_slot = there.is_some();
+    Ok(Source { connection, system: row.get(1), slot: there.unwrap_or_else(|| row.get(7)), has_slot })
 }
 
 /// Makes the table of the replica. A database that holds other rows is refused.
@@ -191,16 +202,19 @@ async fn subscribe(
         ));
     }
     let statements: &[&str] = match (row.get(1), source.has_slot) {
-        (false, false) => &["CREATE SUBSCRIPTION %1$I CONNECTION %2$L PUBLICATION weir"],
+        (false, false) => {
+            &["CREATE SUBSCRIPTION %1$I CONNECTION %2$L PUBLICATION weir WITH (slot_name = %3$L)"]
+        }
         (true, true) => &[
             "ALTER SUBSCRIPTION %1$I CONNECTION %2$L",
             "ALTER SUBSCRIPTION %1$I ENABLE",
             "ALTER SUBSCRIPTION %1$I REFRESH PUBLICATION",
         ],
         (false, true) => {
+            let slot = &source.slot;
             return refuse(format!(
-                "{primary} has a slot {name} for another replica; if that one is gone for good, \
-                 run SELECT pg_drop_replication_slot('{name}') there"
+                "{primary} has a slot {slot} for another replica; if that one is gone for good, \
+                 run SELECT pg_drop_replication_slot('{slot}') there"
             ));
         }
         (true, false) => {
@@ -212,8 +226,8 @@ async fn subscribe(
     };
     for form in statements {
         // These take no parameters: the server itself quotes what goes into their text.
-        let quote = "SELECT format($1::text, $2::text, $3::text)";
-        let quoted = client.query_one(quote, &[form, &name, &source.connection]).await;
+        let quote = "SELECT format($1::text, $2::text, $3::text, $4::text)";
+        let quoted = client.query_one(quote, &[form, &name, &source.connection, &source.slot]).await;
         let statement: String = quoted?.get(0);
         client.batch_execute(&statement).await?;
     }
@@ -402,11 +416,11 @@ async fn ask(primary: &Postgres, index: usize, tell: impl Fn(Option<u64>)) -> St
     }
 }
 
-/// `None` without a slot of this name.
+/// `None` without a slot for the subscription `name`.
 async fn lag_bytes(client: &Client, name: &str) -> Result<Option<u64>, tokio_postgres::Error> {
     let behind = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint
-        FROM pg_replication_slots WHERE slot_name = $1";
-    let row = client.query_opt(behind, &[&name]).await?;
+        FROM {SLOT}";
+    let row = client.query_opt(&behind.replace("{SLOT}", SLOT), &[&name]).await?;
     let bytes: Option<i64> = row.and_then(|row| row.get(0));
     // Both ends move while they are read.
     Ok(bytes.map(|bytes| bytes.max(0) as u64))

@@ -291,6 +291,12 @@ fn what_cannot_be_a_replica_is_refused_with_the_remedy() {
     assert!(told.contains("is a replica: a subscription writes its table"), "{told}");
     let (told, _) = replica("init", &second, &store(logical.url()));
     assert!(told.contains("has a slot weir_0 for another replica"), "{told}");
+    // That of another database of its server is none of its own.
+    let other = store(logical.url_of("second"));
+    let (told, code) = replica("init", &second, &other);
+    assert_eq!(code, Some(0), "{told}");
+    let (told, _) = replica("status", &second, &other);
+    assert!(told.contains(": copied, ") && told.ends_with(" bytes behind"), "{told}");
 }
 
 /// All shards share the replica's one table: clearing one of them must not take the rows of the others with it.
