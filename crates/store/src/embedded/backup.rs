@@ -72,8 +72,7 @@ pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Er
         ));
     }
     // Under its name it is complete.
-    let parent = destination.join("..");
-    fs::rename(&partial, destination).and_then(|()| File::open(parent)?.sync_all()).map_err(unwritten)?;
+    fs::rename(&partial, destination).and_then(|()| files::sync_name(destination)).map_err(unwritten)?;
     Ok(Checked { directory: destination.to_owned(), ..checked })
 }
 

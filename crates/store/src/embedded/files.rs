@@ -1,6 +1,6 @@
 //! The files of the embedded store's directory: what they are called, locked by, allocated and removed.
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, syncfs};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek};
@@ -62,6 +62,14 @@ pub(super) fn read(mut file: &File) -> io::Result<(Vec<u8>, Vec<Range<usize>>)> 
         }
     }
     Ok((bytes, unread))
+}
+
+/// Has the name of a directory on disk. Where the directory above must not be read, all of the file system is flushed for it.
+pub(super) fn sync_name(directory: &Path) -> io::Result<()> {
+    match File::open(directory.join("..")) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(syncfs(File::open(directory)?)?),
+        parent => parent?.sync_all(),
+    }
 }
 
 pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {

@@ -139,8 +139,7 @@ impl Log {
         access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| cannot(error.into()))?;
         // The directory's own name has to be on disk, too, and those of the directories above that were made with it.
         for named in [directory].into_iter().chain(made) {
-            let parent = named.join("..");
-            File::open(parent).and_then(|parent| parent.sync_all()).map_err(cannot)?;
+            files::sync_name(named).map_err(cannot)?;
         }
         let lock = files::lock(directory).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => {

@@ -35,6 +35,19 @@ async fn the_embedded_store_keeps_events() {
     contract::keeps_events(|| open(&url(&directory)).unwrap()).await;
 }
 
+/// The directory above may be another user's. As root this shows nothing.
+#[tokio::test]
+async fn a_directory_above_that_must_not_be_listed_is_no_reason_to_refuse() {
+    let directory = tempfile::tempdir().unwrap();
+    let permit = |mode| fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+    permit(0o300);
+    let opened = open(&url(&directory)).unwrap().acquire(Part::WHOLE).await.map(drop);
+    let copied = backup::backup(&directory.path().join("store"), &directory.path().join("copy"));
+    permit(0o700);
+    opened.unwrap();
+    copied.unwrap();
+}
+
 #[tokio::test]
 async fn a_directory_in_use_is_refused() {
     let directory = tempfile::tempdir().unwrap();
