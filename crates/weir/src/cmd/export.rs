@@ -35,7 +35,7 @@ pub(crate) struct Args {
     prefix: String,
 
     /// Continue an export to FILE that was interrupted
-    #[arg(long, requires = "file", conflicts_with = "after")]
+    #[arg(long, requires = "file")]
     resume: bool,
 
     /// Begin at a cursor: from a line {"next":CURSOR} of an export, or from the error of an interrupted one

@@ -222,6 +222,17 @@ fn what_was_killed_is_continued_and_memory_stays_flat() {
     // The same once more is no error and changes nothing.
     let (code, text) = said(&run(&[&args[..], flags].concat()));
     assert!(code == Some(0) && text.contains("is complete already"), "{text}");
+    // The same of a part behind a cursor, with and without a complete page. That of the file counts.
+    let whole = fs::read_to_string(&file).unwrap();
+    let next = |line: &str| serde_json::from_str::<Value>(line).unwrap()["next"].as_str().map(str::to_owned);
+    let cursor = whole.lines().find_map(next).unwrap();
+    for complete in [0, 1001] {
+        let lines: Vec<&str> = whole.lines().skip(1001).take(complete).chain(["{\"op\":\"put\","]).collect();
+        fs::write(&part, lines.join("\n")).unwrap();
+        let resume = ["export", &url(&from), part.to_str().unwrap(), "--resume", "--after", &cursor];
+        let (code, text) = said(&run(&resume));
+        assert!(code == Some(0) && keys_of(&part) == expected[1000..], "{complete}: {text}");
+    }
     // An import that was killed is begun again.
     let import = ["import", &url(&to), file.to_str().unwrap()];
     let mut killed = weir().args(import).stderr(Stdio::null()).spawn().unwrap();
