@@ -57,7 +57,7 @@ pub(super) struct Client {
     connection: Option<Connection>,
 }
 
-/// A request. It has the same effect if it is repeated.
+/// A request. It is repeated if its answer is lost: the keys then have the same values, but what has a condition may be answered 412.
 pub(super) struct Request<'r> {
     pub(super) method: &'static str,
     pub(super) target: &'r str,
