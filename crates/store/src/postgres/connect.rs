@@ -19,19 +19,11 @@ use tokio_postgres::config::{self, SslMode};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Socket};
 
 /// The parameters of a URL that the driver knows what to do with.
-const DRIVER_PARAMETERS: [&str; 11] = [
-    "host",
-    "hostaddr",
-    "port",
-    "user",
-    "dbname",
-    "options",
-    "channel_binding",
-    "sslnegotiation",
-    "target_session_attrs",
-    "keepalives",
-    "load_balance_hosts",
-];
+const DRIVER_PARAMETERS: [&str; 8] =
+    ["host", "hostaddr", "port", "user", "dbname", "options", "channel_binding", "sslnegotiation"];
+/// Those that are for weir to say.
+const IGNORED: [&str; 5] =
+    ["application_name", "connect_timeout", "keepalives", "load_balance_hosts", "target_session_attrs"];
 
 impl Postgres {
     pub(crate) fn open(url: &str) -> Result<Postgres, Error> {
@@ -40,8 +32,7 @@ impl Postgres {
         let mut url = StoreUrl::parse(url).map_err(wrong)?;
         let (given, file) = (url.take("password").or(url.password.take()), url.take("password-file"));
         let passfile = url.take("passfile");
-        // Both are for weir to say.
-        for ignored in ["application_name", "connect_timeout"] {
+        for ignored in IGNORED {
             url.take(ignored);
         }
         let mut fields: BTreeMap<&str, String> =
@@ -54,12 +45,6 @@ impl Postgres {
                 return Err(wrong(format!(
                     "it names several hosts and the parameter {name}; leave that out"
                 )));
-            }
-            // Which server is written decides the choice of the owner alone.
-            if fields.remove("target_session_attrs").is_some_and(|value| value != "read-write") {
-                return Err(wrong(
-                    "of several hosts only target_session_attrs=read-write can be the store".into(),
-                ));
             }
         }
         for (name, value) in [("user", url.user.take()), ("dbname", url.database.take())] {
@@ -247,7 +232,6 @@ mod tests {
             ("postgres://u@a/d?hostaddr=127.0.0.1,127.0.0.2", "write them as HOST:PORT,HOST:PORT"),
             ("postgres://u@a,b/d?port=1", "several hosts and the parameter port"),
             ("postgres://u@a,%2Frun/d", "a socket of this machine"),
-            ("postgres://u@a,b/d?target_session_attrs=any", "target_session_attrs=read-write"),
         ] {
             let error = Postgres::open(url).err().unwrap_or_else(|| panic!("{url}"));
             assert_eq!(error.kind(), Kind::Config, "{url}");
@@ -257,7 +241,7 @@ mod tests {
             ("postgres://u@a/d", 1),
             ("postgres:///d?host=a", 1),
             ("postgres://u@a/d?hostaddr=127.0.0.1", 1),
-            ("postgres://u@a:5432,b:5433/d?target_session_attrs=read-write", 2),
+            ("postgres://u@a:5432,b:5433/d?target_session_attrs=any&keepalives=x", 2),
         ] {
             assert_eq!(Postgres::open(url).map(|postgres| postgres.hosts.len()).unwrap(), hosts, "{url}");
         }
