@@ -213,7 +213,8 @@ impl<S> UserTable<S> {
         if marked == self.mark {
             return Ok(());
         }
-        let what = format!("weir_versions in {store} is of another table, or other columns, than {}", self.shown);
+        let what =
+            format!("weir_versions in {store} is of another table, or other columns, than {}", self.shown);
         let anew = format!("run DELETE FROM {VERSIONS}, which forgets all lifetimes and content types");
         let renamed = format!("DELETE FROM {VERSIONS} WHERE {key} = '' if the table or a column was renamed");
         refuse(format!("{what}; {anew}, or only {renamed}"))

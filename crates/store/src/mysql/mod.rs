@@ -59,8 +59,7 @@ const SETTINGS: &str = "SET SESSION autocommit = 1, completion_type = 0,
 const OWNER_SETTINGS: &str = "SET SESSION innodb_lock_wait_timeout = 1, lock_wait_timeout = 1";
 /// Sessions may idle for a year, the most there is; they wait for locks as writes do. `binary`: parameters and literals are bytes and
 /// are not converted.
-const SESSION_SETTINGS: &str =
-    "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 2, lock_wait_timeout = 2; SET NAMES binary";
+const SESSION_SETTINGS: &str = "SET SESSION wait_timeout = 31536000, innodb_lock_wait_timeout = 2, lock_wait_timeout = 2; SET NAMES binary";
 
 /// A table: its name and its columns.
 type Table = (&'static str, &'static str);

@@ -167,7 +167,8 @@ impl UserTable<Statements> {
     pub(super) async fn take_versions(&self, connection: &mut Conn, store: &str) -> Setup<()> {
         let mark = "INSERT IGNORE INTO weir_versions VALUES ('', ?, 0, '', '', NULL)";
         connection.exec_drop(mark, (&self.mark,)).await?;
-        let marked: Option<Vec<u8>> = first(connection, "SELECT digest FROM weir_versions WHERE `key` = ''").await?;
+        let marked: Option<Vec<u8>> =
+            first(connection, "SELECT digest FROM weir_versions WHERE `key` = ''").await?;
         self.check_mark(&marked.unwrap_or_default(), store, "`key`")
     }
 }

@@ -35,8 +35,8 @@ impl UserTableSession {
         ended: JoinHandle<String>,
     ) -> Setup<UserTableSession> {
         let Statements { read, look, write, list, list_expired, forget_expired } = &table.statements;
-        // Compiling costs more than the statements, each of which is of few rows; and a merge would read the whole table.
-        client.batch_execute("SET jit = off; SET enable_mergejoin = off").await?;
+        // It costs more than the statements, each of which is of few rows.
+        client.batch_execute("SET jit = off").await?;
         Ok(UserTableSession {
             read: client.prepare(read).await?,
             look: client.prepare(look).await?,

@@ -225,25 +225,20 @@ impl Statements {
             WHERE o.key = x.key AND o.version = x.version AND o.expires <= $1"
         );
         let may_replace = format!("{key_out} <> ALL ($8::bytea[])");
-        let put = format!(
-            "SELECT x.k AS key, {} AS k, {} AS v FROM unnest($1::bytea[], $2::bytea[]) x (k, v)",
-            value_of_bytes(key, "x.k"),
-            value_of_bytes(value, "x.v"),
-        );
         let written = format!(
             "{key_out} AS key, sha256({value_out}) AS digest,
             EXISTS (SELECT FROM {table} b WHERE b.{k} = t.{k} AND b.{v} IS NOT NULL) AS present"
         );
-        // An insert would take a number of a sequence for each row that is there. Only one that others make meanwhile is replaced by it.
+        // An insert takes a number of a sequence also for a row that is there, so it is only of those that are not; it replaces what
+        // others make meanwhile. Not by a join: its plan depends on how many rows there were when it was made.
         let write = format!(
             "WITH replaced AS (
-                UPDATE {table} t SET {v} = x.v FROM ({put}) x WHERE {sql_key} = x.k AND {may_replace}
-                RETURNING {written}
+                UPDATE {table} t SET {v} = {} WHERE {} AND {may_replace} RETURNING {written}
             ), made AS (
                 INSERT INTO {table} AS t ({k}, {v})
-                SELECT x.k, x.v FROM ({put}) x WHERE x.key NOT IN (SELECT key FROM replaced)
-                ON CONFLICT ({k}) DO UPDATE SET {v} = excluded.{v} WHERE {may_replace}
-                RETURNING {written}
+                SELECT {}, {} FROM unnest($1::bytea[], $2::bytea[]) x (k, v)
+                WHERE x.k NOT IN (SELECT key FROM replaced)
+                ON CONFLICT ({k}) DO UPDATE SET {v} = excluded.{v} WHERE {may_replace} RETURNING {written}
             ), came AS (
                 TABLE replaced UNION ALL TABLE made
             ), noted AS (
@@ -264,6 +259,10 @@ impl Statements {
             UNION ALL SELECT ''::bytea, false WHERE NOT (CASE
                 WHEN (SELECT count(*) FROM noted) = cardinality($1::bytea[]) OR cardinality($8::bytea[]) > 0
                 THEN 'true' ELSE '{LEFT_OUT}' END)::boolean",
+            value_of_bytes(value, &format!("($2::bytea[])[array_position($1::bytea[], {key_out})]")),
+            is_in("$1"),
+            value_of_bytes(key, "x.k"),
+            value_of_bytes(value, "x.v"),
             is_in("$7"),
         );
         let read = format!("SELECT {all} FROM {rows} WHERE {there} AND {}", is_in("$1"));
