@@ -206,7 +206,8 @@ impl Statements {
             format!("{sql_key} = ANY (ARRAY(SELECT {key} FROM unnest({list}::bytea[]) x))")
         };
         let (all, sizes) = (columns(&value_out), columns(&format!("octet_length({value_out})")));
-        let noted_key = noted_key(key);
+        // A column: in a comparison it takes the collation of the table's key, and so its index.
+        let noted = format!("(SELECT *, {} AS noted FROM {VERSIONS} s) s", noted_key(key));
         let is_live = "(s.expires IS NULL OR s.expires > $3)";
         // One that is no key of weir's does not count.
         let list = format!(
@@ -214,14 +215,14 @@ impl Statements {
             AND octet_length({sql_key}) BETWEEN 1 AND {KEY_BYTES_MAX} AND {is_live} ORDER BY {sql_key} LIMIT $4"
         );
         let list_expired = format!(
-            "SELECT {sizes} FROM {VERSIONS} s JOIN {table} t ON {sql_key} = {noted_key}
+            "SELECT {sizes} FROM {noted} JOIN {table} t ON {sql_key} = s.noted
             WHERE s.expires <= $1 AND s.expires IS NOT NULL AND s.digest = sha256({value_out}) LIMIT $2"
         );
         // Only what was seen: a write may have come between.
         let forget_expired = format!(
-            "DELETE FROM {VERSIONS} o USING (SELECT s.key, s.version FROM {VERSIONS} s
+            "DELETE FROM {VERSIONS} o USING (SELECT s.key, s.version FROM {noted}
                 WHERE s.expires <= $1 AND s.expires IS NOT NULL AND NOT EXISTS
-                    (SELECT FROM {table} t WHERE {sql_key} = {noted_key} AND s.digest = sha256({value_out})) LIMIT $2) x
+                    (SELECT FROM {table} t WHERE {sql_key} = s.noted AND s.digest = sha256({value_out})) LIMIT $2) x
             WHERE o.key = x.key AND o.version = x.version AND o.expires <= $1"
         );
         let may_replace = format!("{key_out} <> ALL ($8::bytea[])");

@@ -176,24 +176,30 @@ fn loses_no_update(database: &DatabaseServer, columns: &str, sum: &str) {
 #[test]
 fn a_request_reads_its_own_rows_only() {
     let database = postgres();
-    let server = served(&database, "name text PRIMARY KEY, body text NOT NULL", &[]);
-    database.ask("INSERT INTO settings SELECT i::text, 'x' FROM generate_series(1, 1000) i").unwrap();
-    let read = |columns: &str| {
-        let sql = format!("SELECT {columns} FROM pg_stat_user_tables WHERE relname = 'settings'");
-        database.ask(&sql).unwrap()[0][0].parse::<u64>().unwrap()
-    };
-    let rows = "seq_tup_read + idx_tup_fetch";
-    let before = read(rows);
-    let mut client = server.client();
-    let old = client.get("/kv/7");
-    assert_eq!(put_if(&mut client, "/kv/7", ("If-Match", &etag(&old)), b"new"), 204);
-    assert_eq!(client.put("/kv/8", b"new").status, 204);
-    assert_eq!(client.ask("DELETE", "/kv/9", &[], b"").unwrap().status, 204);
-    assert_eq!(client.get("/kv/10").status, 200);
-    // A session tells what it did when it ends, or after a second without work.
-    drop(server);
-    until("the statistics are there", || read("n_tup_upd") == 2 && read("n_tup_del") == 1);
-    assert!(read(rows) - before < 1000);
+    for collation in ["default", "C"] {
+        database.ask("DROP TABLE IF EXISTS settings").unwrap();
+        let columns = format!("name text COLLATE \"{collation}\" PRIMARY KEY, body text NOT NULL");
+        let server = served(&database, &columns, &[]);
+        database.ask("INSERT INTO settings SELECT i::text, 'x' FROM generate_series(1, 1000) i").unwrap();
+        let read = |columns: &str| {
+            let sql = format!("SELECT {columns} FROM pg_stat_user_tables WHERE relname = 'settings'");
+            database.ask(&sql).unwrap()[0][0].parse::<u64>().unwrap()
+        };
+        let rows = "seq_tup_read + idx_tup_fetch";
+        let before = read(rows);
+        let mut client = server.client();
+        let old = client.get("/kv/7");
+        assert_eq!(put_if(&mut client, "/kv/7", ("If-Match", &etag(&old)), b"new"), 204);
+        assert_eq!(client.put("/kv/8", b"new").status, 204);
+        assert_eq!(client.ask("DELETE", "/kv/9", &[], b"").unwrap().status, 204);
+        assert_eq!(client.get("/kv/10").status, 200);
+        assert_eq!(client.ask("PUT", "/kv/11", &[("TTL", "1")], b"new").unwrap().status, 204);
+        until("it is removed", || client.stats()["weir_store_expired_total"] == 1.0);
+        // A session tells what it did when it ends, or after a second without work.
+        drop(server);
+        until("the statistics are there", || read("n_tup_upd") == 3 && read("n_tup_del") == 2);
+        assert!(read(rows) - before < 1000, "{collation}");
+    }
 }
 
 #[test]
