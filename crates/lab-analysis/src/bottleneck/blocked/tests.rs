@@ -164,11 +164,7 @@ fn services_in_python_and_node_are_named_by_what_they_showed() {
 
 #[test]
 fn a_thread_that_computes_all_of_the_time_is_named_and_a_saturated_processor_before_all_else() {
-    let levels: [Level; 3] = [
-        (1, 400.0, 2.4, &[]),
-        (16, 430.0, 34.0, &[("unread", 15.0)]),
-        (32, 431.0, 64.0, &[("unread", 30.0)]),
-    ];
+    let levels: [Level; 3] = [(1, 400.0, 2.4, &[]), (16, 430.0, 34.0, &[]), (32, 431.0, 64.0, &[])];
     assert_eq!(verdict(&levels, 1.0, 0.7), (Grade::Supported, "one thread".to_owned()));
     // Its cores are full: with more of them, other threads may compute beside it.
     assert_eq!(verdict(&levels, 1.0, 0.99), (Grade::Supported, "server CPU".to_owned()));
@@ -258,8 +254,7 @@ fn a_loop_that_only_waits_for_a_core_is_not_called_busy() {
 
 #[test]
 fn a_quota_is_named_before_a_thread_that_it_does_not_let_onto_a_core() {
-    let levels: [Level; 3] =
-        [(1, 235.0, 4.2, &[]), (4, 234.0, 17.0, &[("unread", 3.0)]), (16, 234.0, 65.0, &[("unread", 15.0)])];
+    let levels: [Level; 3] = [(1, 235.0, 4.2, &[]), (4, 234.0, 17.0, &[]), (16, 234.0, 65.0, &[])];
     let mut all = results(&levels, 0.99, 0.99);
     all.resources[0].limit = Some(Limit::ServerQuota);
     let bottleneck = &findings(&all).workloads[0].bottleneck;

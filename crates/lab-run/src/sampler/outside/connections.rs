@@ -36,8 +36,6 @@ fn waits(of: &Socket, port: u16, own: &HashSet<u32>) -> Option<&'static str> {
         // Small segments wait until the one before them is acknowledged (Nagle), which the client puts off.
         () if is_server && of.unsent > 0 && of.unsent < of.segment => Some("held"),
         () if is_server && of.unsent > 0 => Some("sending"),
-        () if is_server && of.unread > 0 => Some("unread"),
-        () if is_server && of.sent_last == Some(false) => Some("answer_due"),
         // What it sent last was not answered yet.
         () if !is_server && own.contains(&of.inode) && of.sent_last == Some(true) => Some("downstream"),
         () => None,

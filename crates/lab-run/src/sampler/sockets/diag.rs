@@ -32,8 +32,6 @@ pub(in crate::sampler) struct Socket {
     pub(in crate::sampler) is_connecting: bool,
     /// Bytes that have arrived and were not read; of a listener connections that were not accepted.
     pub(in crate::sampler) unread: u32,
-    /// Bytes that were written and not acknowledged by the other end, whether they were sent or not.
-    pub(in crate::sampler) unacknowledged: u32,
     /// Bytes that were written and could not be sent yet. This and what follows is told by [`Source::sockets`] alone.
     pub(in crate::sampler) unsent: u32,
     /// How many go into one segment.
@@ -218,7 +216,6 @@ impl Socket {
             is_listener: header.state == TCP_LISTEN,
             is_connecting: header.state == TCP_SYN_SENT,
             unread: header.recv_queue,
-            unacknowledged: header.send_queue,
             unsent: number(144).unwrap_or_default(),
             segment: number(16).unwrap_or_default(),
             sent_last: (since[0] != since[1]).then_some(since[0] < since[1]),
@@ -240,7 +237,6 @@ impl Socket {
             is_listener: false,
             is_connecting: false,
             unread: 0,
-            unacknowledged: 0,
             unsent: 0,
             segment: 1448,
             sent_last: None,

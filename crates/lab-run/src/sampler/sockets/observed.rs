@@ -19,7 +19,6 @@ const MEMORY: f64 = 8.0;
 pub(super) struct Places {
     pub(super) server_unread: f64,
     pub(super) generator_unread: f64,
-    pub(super) unsent: f64,
     /// All.
     pub(super) connections: f64,
 }
@@ -29,7 +28,6 @@ impl Places {
     pub(super) fn add(&mut self, other: Places, factor: f64) {
         self.server_unread += other.server_unread * factor;
         self.generator_unread += other.generator_unread * factor;
-        self.unsent += other.unsent * factor;
         self.connections += other.connections * factor;
     }
 }
@@ -96,7 +94,6 @@ impl Observed {
             ("observed_secs", self.observed_secs),
             ("server_unread_secs", self.secs.server_unread),
             ("generator_unread_secs", self.secs.generator_unread),
-            ("unsent_secs", self.secs.unsent),
             ("cost_secs", self.cost_secs),
         ] {
             into.count(format!("sockets.{name}"), value);
