@@ -70,6 +70,7 @@ fn the_tables_of_the_reference_are_those_of_the_code() {
         ("### Distributions", names(DISTRIBUTIONS.iter().map(DistributionRow::name))),
         ("### Interventions", names(INTERVENTIONS.iter().map(|(name, ..)| *name))),
         ("## Samplers", names(SAMPLERS.iter().map(|(name, _)| *name))),
+        ("### Counters", names(SAMPLERS.iter().map(|(name, _)| *name))),
         ("## Checks", names(CHECKS.iter().map(|row| row.id))),
         ("## Causes", names(CAUSES.iter().map(|row| row.name))),
         ("### Classes of waits", names(WAITS.iter().map(|row| row.name))),
