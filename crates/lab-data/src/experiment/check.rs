@@ -35,10 +35,14 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("--warmup", "warmup"),
     ("--window", "window"),
     ("--seed", "seed"),
+    (INJECT, "nothing: the lab slows the generator where it tests its headroom"),
     ("--events", "nothing: the lab always listens"),
     ("--bin", "nothing: the lab has them where [adaptive] asks for it"),
     ("--no-preload", "nothing: the lab preloads once per repetition"),
 ];
+
+/// The flag that is also one of `weir serve`, and the file's there.
+const INJECT: &str = "--inject";
 
 /// Flags of `weir load` that a search has no use for: it sets the rate itself.
 const PACING: &[&str] = &["--rate", "--arrivals", "--think"];
@@ -100,7 +104,7 @@ impl Experiment {
             let name = &workload.name;
             is_name("workload.name", name)?;
             own_flags("workload.args", &workload.args)?;
-            own_flags("workload.serve", &workload.serve)?;
+            own_server_flags("workload.serve", &workload.serve)?;
             let is_path = workload.url.as_ref().is_none_or(|url| url.starts_with('/'));
             ensure(
                 is_path,
@@ -242,7 +246,7 @@ fn check_target(target: &Target) -> Checked {
             flush_delay.iter().try_for_each(|delay| is_not_zero("target.flush_delay", *delay))?;
             check_quota(quota, target)?;
             link.iter().try_for_each(check_link)?;
-            own_flags("target.args", args)
+            own_server_flags("target.args", args)
         }
         Target::Command(commands) => {
             check_quota(&commands.quota, target)?;
@@ -361,6 +365,12 @@ fn is_directory(key: &str, name: &str) -> Checked {
 fn own_flags(key: &str, args: &[String]) -> Checked {
     let Some((flag, instead)) = own_flag(args) else { return Ok(()) };
     Err(Error::input(format!("{key} has {flag}, which the lab sets itself")).hint(format!("use {instead}")))
+}
+
+/// The same of a server, whose faults the file may name.
+fn own_server_flags(key: &str, args: &[String]) -> Checked {
+    let others: Vec<String> = args.iter().filter(|arg| !arg.starts_with(INJECT)).cloned().collect();
+    own_flags(key, &others)
 }
 
 /// The first of the flags that the lab sets itself, and the key that decides instead.

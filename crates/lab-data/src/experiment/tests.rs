@@ -72,7 +72,8 @@ fn a_cluster_has_nodes_and_cassandra_has_any_number_of_servers() {
     assert!(said.contains("the disk of a cluster cannot be broken"), "{said}");
     let kill = "[[fault]]\nkind = \"kill\"\npart = \"server\"\nat = \"0s\"\n";
     for (injected, is_kept) in [("delay=1ms", true), ("delay=1ms,fail=4", false)] {
-        let failing = cassandra.replace("args = [", &format!("args = [\"--inject\", \"{injected}\", "));
+        let injected = format!("args = [\"--inject\", \"{injected}\", ");
+        let failing = cassandra.replacen("args = [", &injected, 1);
         let parsed = Experiment::parse(&format!("{failing}{kill}"));
         assert_eq!(parsed.is_ok(), is_kept, "{injected}: {:?}", parsed.err());
     }
@@ -481,6 +482,7 @@ fn what_is_wrong_is_named_in_one_line() {
         ("store = \"postgres\"", "get_popular = 1", "line 8: unknown field `get_popular`"),
         ("--cache-entries", "--listen", "target.args has --listen, which the lab sets itself"),
         ("\"--keys\"", "\"--seed=3\"", "workload.args has --seed, which the lab sets itself; use seed"),
+        ("\"--keys\"", "\"--inject=cpu=1us\"", "workload.args has --inject, which the lab sets itself"),
         ("name = \"small\"", "name = \"a/b\"", "name `a/b`"),
         (
             "name = \"put_rare\"",
