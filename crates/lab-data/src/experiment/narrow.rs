@@ -1,7 +1,7 @@
 //! Less of an experiment: some of its workloads, some of its targets, or all of it in less time.
 
 use super::check::is_one_of;
-use super::{Adaptive, Engine, Experiment};
+use super::{Adaptive, Engine, Experiment, Fault};
 use crate::ensure;
 use kv::Error;
 use kv::units::Span;
@@ -47,6 +47,7 @@ impl Experiment {
     fn forget(&mut self) {
         let parts = self.parts();
         self.cores.parts.retain(|part, _| parts.contains(part));
+        self.faults.retain(|fault| parts.contains(&fault.part));
         let engines: Vec<Engine> = self.databases().map(|database| database.engine).collect();
         self.postgres.take_if(|_| !engines.contains(&Engine::Postgres));
         self.mariadb.take_if(|_| !engines.contains(&Engine::MariaDb));
@@ -56,16 +57,20 @@ impl Experiment {
         self.interventions = interventions.take_if(|interventions| interventions.narrow(self));
     }
 
-    /// Shortens warm-up and window to `share` of themselves, but not below what still says something, and below a
-    /// tenth also thins out levels: of more than seven, seven are left, the first and the last among them.
+    /// Shortens warm-up and window to `share` of themselves, but not below what still says something, and faults with the window. Below a
+    /// tenth it also thins out levels: of more than seven, seven are left, the first and the last among them.
     pub fn scale(&mut self, share: f64) {
-        let shorter = |span: Span, least: Duration| {
-            let scaled = span.0.mul_f64(share);
-            // Whole milliseconds: nobody wants to read more of it.
-            Span(Duration::from_millis(scaled.as_millis() as u64).max(least.min(span.0)))
-        };
+        // Whole milliseconds: nobody wants to read more of it.
+        let scaled = |span: Span, share| Duration::from_millis(span.0.mul_f64(share).as_millis() as u64);
+        let shorter = |span: Span, least: Duration| Span(scaled(span, share).max(least.min(span.0)));
         self.warmup = shorter(self.warmup, WARMUP_LEAST);
-        self.window = shorter(self.window, WINDOW_LEAST);
+        let whole = self.window;
+        self.window = shorter(whole, WINDOW_LEAST);
+        for Fault { at, length, every, .. } in &mut self.faults {
+            for span in [at, length].into_iter().chain(every) {
+                *span = Span(scaled(*span, self.window.secs() / whole.secs()));
+            }
+        }
         if let Some(interventions) = &mut self.interventions {
             interventions.window = shorter(interventions.window, WINDOW_LEAST);
         }

@@ -164,6 +164,22 @@ fn a_part_of_the_workloads_can_be_chosen() {
     assert_eq!((experiment.workloads.len(), experiment.trials()), (1, 4));
 }
 
+#[test]
+fn faults_are_left_out_with_their_part_and_shortened_with_the_window() {
+    let others = "[[target]]\nname = \"other\"\nkind = \"weir\"\n[[target]]\nname = \"ours\"\n";
+    let faults = "[[fault]]\nkind = \"kill\"\npart = \"database\"\nat = \"1s\"\n\
+        [[fault]]\nkind = \"pause\"\nat = \"8s\"\nfor = \"500ms\"\nevery = \"5s\"\n";
+    let text = SMALL.replace("[target]\n", others).replace("window = \"1s\"", "window = \"20s\"") + faults;
+    let mut experiment = Experiment::parse(&text).unwrap();
+    experiment.keep_targets(&["other".to_owned()]).unwrap();
+    // As far as the window, which is not shortened below 2 s.
+    experiment.scale(0.05);
+    experiment.check().unwrap();
+    let [fault] = &experiment.faults[..] else { panic!("{:?}", experiment.faults) };
+    let times = [fault.at, fault.length, fault.every.unwrap()].map(|span| span.to_string());
+    assert_eq!(times, ["800ms", "50ms", "500ms"]);
+}
+
 /// [`SMALL`] with three targets in place of its one.
 fn several() -> String {
     let (head, rest) = SMALL.split_once("[target]").unwrap();
