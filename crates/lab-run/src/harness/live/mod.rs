@@ -11,7 +11,7 @@ use super::process::{Listening, Process};
 use super::runner::Planned;
 use super::services::{self, Services};
 use super::{Runner, TargetRun, environment, faults, load};
-use crate::http::ask;
+use crate::http::answers;
 use crate::sampler::{Cap, Context, device_of};
 use kv::Error;
 use kv::proto::HEALTHZ;
@@ -23,7 +23,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 use tempfile::TempDir;
 
 /// Processes on this machine, or a server that runs already.
@@ -244,7 +243,7 @@ impl Runner for LiveRunner<'_> {
             }
             Target::Url { url } => {
                 // Any answer will do, also 404: it is only asked whether somebody is there.
-                ask("GET", url, HEALTHZ, Duration::from_secs(5)).map_err(|error| {
+                answers(url, HEALTHZ, |_| true).map_err(|error| {
                     Error::new(format_args!("cannot reach {url}: {error}"))
                         .hint("start the server, or correct its URL")
                 })?;
