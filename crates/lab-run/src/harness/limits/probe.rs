@@ -17,6 +17,8 @@ const WRITE_SECS: u64 = 2;
 const COMPUTE: Duration = Duration::from_secs(1);
 /// A limit that lets through more than this many times itself does not hold.
 const TOLERANCE: f64 = 1.25;
+/// Cores' worth beyond that: the shell starts without a quota, and a group is stopped at the next tick of the kernel's clock.
+const QUOTA_SPARE: f64 = 0.02;
 /// Cores' worth of a quota above which one loop cannot tell it from none.
 const QUOTA_MOST: f64 = 0.75;
 
@@ -65,7 +67,7 @@ impl Limits {
                 continue;
             };
             let used = loop_in(group)?;
-            if used > TOLERANCE * quota {
+            if used > TOLERANCE * quota + QUOTA_SPARE {
                 return Err(Error::new(format_args!(
                     "the quota does not hold here: a loop got {used:.2} cores under {quota} of the {name}"
                 ))

@@ -112,11 +112,14 @@ fn a_quota_is_lowered_for_some_and_then_what_it_was() {
 /// Only where this machine has control groups and lets us write them; elsewhere an experiment with quotas is refused.
 #[test]
 fn a_quota_holds_where_one_can_be_set() {
-    let parts = vec![Part { name: "server".into(), quota: Some(0.2), ..Part::default() }];
+    let parts = vec![Part { name: "server".into(), quota: Some(0.01), ..Part::default() }];
     let Ok(limits) = Limits::new(parts, false) else { return };
     match limits.probe_quotas() {
-        Ok(said) => assert!(said[0].1.starts_with("0.2 cores; a loop got 0."), "{said:?}"),
-        Err(why) => assert!(why.to_string().contains("; hint: "), "{why}"),
+        Ok(said) => assert!(said[0].1.starts_with("0.01 cores; a loop got 0."), "{said:?}"),
+        // A few milliseconds more are no proof.
+        Err(why) => {
+            assert!(why.to_string().contains("; hint: ") && !why.to_string().contains("got 0.0"), "{why}")
+        }
     }
 }
 
