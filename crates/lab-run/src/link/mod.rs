@@ -8,7 +8,9 @@ mod wire;
 use kv::proto::{LinkAccount, LinkDirection};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::listen;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -21,6 +23,8 @@ use wire::Wire;
 const BACKLOG: i32 = 1024;
 /// What is held of one connection in one direction, in bytes, before the kernel has to: senders then feel that nothing goes on.
 const HELD_MAX: usize = 64 << 10;
+/// How long until clients are accepted again for which no file was free.
+const FILES_AGAIN: Duration = Duration::from_millis(10);
 /// The line that is answered with the account.
 const STATS: &str = "stats";
 
@@ -44,6 +48,9 @@ pub fn run(
     listening: impl FnOnce(SocketAddr),
     mut answer: impl FnMut(&LinkAccount),
 ) -> io::Result<()> {
+    // A client takes two files. Where no more are allowed, some clients wait.
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     // Once more: the standard library has 128 places.
     listen(&listener, BACKLOG)?;
@@ -82,6 +89,9 @@ impl Link {
                 }
                 // A client that went away meanwhile is none.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)) => {
+                    thread::sleep(FILES_AGAIN);
+                }
                 Err(error) => return Err(error),
             }
         }

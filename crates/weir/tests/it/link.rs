@@ -1,7 +1,8 @@
 //! The link from outside: what goes through, how much of it and how late, and what it says of that.
 
-use crate::support::free_address;
+use crate::support::{PATIENCE, free_address};
 use kv::proto::LinkAccount;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -17,7 +18,9 @@ struct Link {
 
 impl Link {
     fn start(to: &str, flags: &[&str]) -> Link {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let mut command = Command::new("sh");
+        // Few files, until it asks for more.
+        command.args(["-c", "ulimit -Sn 16 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_weir")]);
         command.args(["link", "--to", to]).args(flags).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let questions = process.stdin.take().unwrap();
@@ -143,6 +146,28 @@ fn an_answer_comes_no_sooner_than_the_delay_in_each_direction() {
     assert_eq!(account.up.busy_secs, 0.0);
     drop(stream);
     server.join().unwrap();
+    link.end();
+}
+
+/// The server says something and closes; the link keeps both ends until the client does, too.
+#[test]
+fn a_link_with_more_clients_than_files_goes_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut link = Link::start(&listener.local_addr().unwrap().to_string(), &[]);
+    // Ends with the test program.
+    thread::spawn(move || listener.incoming().flatten().for_each(|mut stream| drop(stream.write_all(b"x"))));
+    let few = Rlimit { current: Some(16), maximum: Some(16) };
+    let before = prlimit(Some(Pid::from_child(&link.process)), Resource::Nofile, few).unwrap();
+    assert_eq!(before.current, before.maximum, "it asks for all files that it may have");
+    let clients: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(&link.address).unwrap()).collect();
+    // One that ended for them would have ended by then.
+    thread::sleep(Duration::from_millis(200));
+    link.account();
+    drop(clients);
+    let begun = Instant::now();
+    while TcpStream::connect(&link.address).unwrap().read_exact(&mut [0]).is_err() {
+        assert!(begun.elapsed() < PATIENCE);
+    }
     link.end();
 }
 
