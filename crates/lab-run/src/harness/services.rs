@@ -8,6 +8,7 @@ use super::files::{self, cannot_write, temporary_dir};
 use super::ports::free_ports;
 use super::process::{Process, blind, kill_within, poll_until, wait_ready};
 use crate::http::answers;
+use crate::sampler::listens_elsewhere;
 use kv::{Error, one_line};
 use lab_data::experiment::{Commands, PORT, SERVER, fill};
 use rustix::process::Signal;
@@ -70,6 +71,14 @@ impl Services {
         // Not that it fails: who is started first may serve before what stands behind it does.
         let is_ready = || answers(url, &commands.ready, |status| status < 500);
         wait_ready(running, TIMEOUT, &options.stop, is_ready)?;
+        let port = &values.0[LOADED];
+        let roots: Vec<u32> = running.iter().map(Process::pid).collect();
+        if port.parse().is_ok_and(|port| listens_elsewhere(&roots, port)) {
+            let what = format_args!("the server on port {port} is not a child process of the command");
+            return Err(Error::new(what).hint(
+                "start it in the foreground, without a launcher or container; or measure it where it runs: weir lab --url URL",
+            ));
+        }
         running.iter().try_for_each(disk::verify)?;
         Ok(services)
     }

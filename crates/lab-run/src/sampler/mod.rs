@@ -27,6 +27,7 @@ pub use link::Link;
 #[cfg(test)]
 pub(crate) use mounts::parse as parse_mounts;
 pub(crate) use mounts::{Mount, mount_of, mounts};
+pub(crate) use outside::listens_elsewhere;
 pub use process::descendants;
 pub(crate) use process::{Stat, processes};
 pub(crate) use quota::quota_cores;

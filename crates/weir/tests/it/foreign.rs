@@ -4,7 +4,7 @@ use crate::support::{PATIENCE, free_address, python};
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Output};
 use std::time::Instant;
 
 const SERVICES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/services");
@@ -18,16 +18,19 @@ fn said_with(command: &str, levels: &str, window: &str, flags: &[&str]) -> (Stri
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
     let length = ["--levels", levels, "--repetitions", "1", "--warmup", "200ms", "--window", window];
-    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["lab", "--command", command, "--url", "/", "--no-selftest", "--no-headroom", "--out"])
-        .arg(&out)
-        .args(length)
-        .args(flags)
-        .output()
-        .unwrap();
+    let output = lab(command, &out, &[&length, flags].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report = fs::read_to_string(out.join("report.md")).unwrap();
     (String::from_utf8(output.stdout).unwrap(), report)
+}
+
+fn lab(command: &str, out: &Path, flags: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["lab", "--command", command, "--url", "/", "--no-selftest", "--no-headroom", "--out"])
+        .arg(out)
+        .args(flags)
+        .output()
+        .unwrap()
 }
 
 /// The line about the limit of a service with `limit`; with one client, and with several.
@@ -42,6 +45,18 @@ fn in_python(of: &str) -> String {
 
 fn in_node(of: &str) -> String {
     limit(&format!("node {SERVICES}/event_loop.js"), of, "")
+}
+
+/// As of `docker run`: what was sampled and pinned was a process that does nothing.
+#[test]
+fn a_server_that_is_no_child_of_the_command_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let serve = format!("{} {SERVICES}/limits.py lock {{port}}", python("python3").display());
+    let output = lab(&format!("({serve} &); sleep 987"), &dir.path().join("run"), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let error = said.trim_end().lines().last().unwrap();
+    assert!(error.contains(" is not a child process of the command; hint: "), "{said}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod syscalls;
 mod threads;
 
 use super::background::{Background, Foreground};
-use super::process::descendants;
+use super::process::{Stat, descendants};
 use super::sockets::diag::{Socket, Source};
 use super::{Context, Sampler};
 use connections::{Followed, connections};
@@ -19,6 +19,7 @@ use lab_data::experiment::{SERVER, address};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use syscalls::{Call, Deadline};
@@ -166,11 +167,36 @@ struct Files {
 impl Files {
     fn list(&mut self, root: u32) {
         self.pids = descendants(root);
-        let open = |pid: &u32| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let targets = self.pids.iter().flat_map(open).filter_map(|fd| fs::read_link(fd.path()).ok());
-        self.inodes = targets.filter_map(|target| inode(target.to_str()?)).collect();
+        self.inodes = self.pids.iter().flat_map(|pid| sockets_of(*pid).unwrap_or_default()).collect();
         self.listed = Some(Instant::now());
     }
+}
+
+/// The numbers of the sockets that a process has open; an error where not all of its files can be looked at.
+fn sockets_of(pid: u32) -> io::Result<Vec<u32>> {
+    let mut sockets = Vec::new();
+    for file in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        match fs::read_link(file?.path()) {
+            Ok(target) => sockets.extend(target.to_str().and_then(inode)),
+            // It was closed meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sockets)
+}
+
+/// Whether it is certain that no process of the trees below `roots` listens on `port`, but another one.
+pub(crate) fn listens_elsewhere(roots: &[u32], port: u16) -> bool {
+    let sockets = Source::open().and_then(|mut source| source.sockets()).unwrap_or_default();
+    let is_listener = |of: &&Socket| of.is_listener && of.local.port() == port;
+    let listeners: Vec<u32> = sockets.iter().filter(is_listener).map(|of| of.inode).collect();
+    let is_alive = |pid: &u32| Stat::of(*pid).is_some_and(|stat| !stat.is_dead);
+    let living = roots.iter().flat_map(|root| descendants(*root)).filter(is_alive);
+    let own: io::Result<Vec<Vec<u32>>> = living.map(sockets_of).collect();
+    let is_none = own.is_ok_and(|own| !own.concat().iter().any(|inode| listeners.contains(inode)));
+    // Where processes of others are hidden (hidepid), those of a tree may be, too.
+    is_none && !listeners.is_empty() && is_alive(&1)
 }
 
 /// The number of a socket: `socket:[4711]`.
