@@ -38,14 +38,12 @@ impl Postgres {
         let mut fields: BTreeMap<&str, String> =
             DRIVER_PARAMETERS.into_iter().filter_map(|name| Some((name, url.take(name)?))).collect();
         let places = std::mem::take(&mut url.places);
-        if places.len() > 1 {
-            if let Some(name) =
+        if places.len() > 1
+            && let Some(name) =
                 ["host", "hostaddr", "port"].into_iter().find(|name| fields.contains_key(name))
-            {
-                return Err(wrong(format!(
-                    "it names several hosts and the parameter {name}; leave that out"
-                )));
-            }
+        {
+            let what = format!("it names several hosts and the parameter {name}; leave that out");
+            return Err(wrong(what));
         }
         for (name, value) in [("user", url.user.take()), ("dbname", url.database.take())] {
             value.map(|value| fields.entry(name).or_insert(value));
