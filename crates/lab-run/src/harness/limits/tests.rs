@@ -118,7 +118,7 @@ fn a_quota_holds_where_one_can_be_set() {
         Ok(said) => assert!(said[0].1.starts_with("0.01 cores; a loop got 0."), "{said:?}"),
         // A few milliseconds more are no proof.
         Err(why) => {
-            assert!(why.to_string().contains("; hint: ") && !why.to_string().contains("got 0.0"), "{why}")
+            assert!(why.to_string().contains("; hint: ") && !why.to_string().contains("got 0.0"), "{why}");
         }
     }
 }
