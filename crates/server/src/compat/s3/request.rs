@@ -50,7 +50,7 @@ const PARAMETERS_OF_LISTS: [&str; 9] = [
     "fetch-owner",
 ];
 /// Fields `x-amz-…` besides checksums that are understood, or change nothing that is kept or done. Some only with one value.
-const FIELDS: [(&str, Option<&str>); 12] = [
+const FIELDS: [(&str, Option<&str>); 13] = [
     ("date", None),
     ("content-sha256", None),
     ("decoded-content-length", None),
@@ -64,6 +64,8 @@ const FIELDS: [(&str, Option<&str>); 12] = [
     ("meta-mtime", None),
     ("acl", Some("private")),
     ("storage-class", Some("STANDARD")),
+    // Which interface the SDKs for C++ and .NET speak.
+    ("api-version", Some("2006-03-01")),
 ];
 
 /// A signed request.
@@ -443,6 +445,7 @@ mod tests {
             ("PUT /weir/a", "x-amz-copy-source: /weir/b\r\n"),
             ("PUT /weir/a", "x-amz-meta-a: b\r\n"),
             ("PUT /weir/a", "x-amz-acl: public-read\r\n"),
+            ("GET /weir/a", "x-amz-api-version: 2030-01-01\r\n"),
             ("PUT /weir/a", "Content-Range: bytes 0-9/20\r\n"),
             ("PUT /weir/a", "Content-Disposition: attachment\r\n"),
             ("PUT /weir/a", "x-amz-server-side-encryption: AES256\r\n"),
@@ -453,6 +456,7 @@ mod tests {
             check(start, fields, "501 NotImplemented");
         }
         check("PUT /weir/a", "x-amz-acl: private\r\nx-amz-storage-class: STANDARD\r\n", "put Key(a) None ");
+        check("GET /weir/a", "x-amz-api-version: 2006-03-01\r\n", "get Key(a) None None");
     }
 
     #[test]
