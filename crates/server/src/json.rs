@@ -94,10 +94,10 @@ pub(super) fn cursor(from: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(from)
 }
 
-/// The other way.
+/// The other way. What is behind the longest key is a byte longer.
 pub(super) fn of_cursor(cursor: &[u8]) -> Option<Vec<u8>> {
     let from = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-    (from.len() <= kv::KEY_BYTES_MAX).then_some(from)
+    (from.len() <= kv::KEY_BYTES_MAX + 1).then_some(from)
 }
 
 /// Whether `Accept` prefers lines of JSON to one document.

@@ -235,6 +235,9 @@ mod tests {
         assert_eq!((&query.prefix[..], &query.from[..], query.limit), (&b"a/"[..], &b"a/"[..], 10));
         let next = of(&format!("prefix=a%2F&after={}", json::cursor(b"a/b\xff"))).unwrap();
         assert_eq!(next.from, b"a/b\xff");
+        // A page that took too long may end with the longest key.
+        let behind = [&[b'k'; kv::KEY_BYTES_MAX][..], b"\0"].concat();
+        assert_eq!(of(&format!("after={}", json::cursor(&behind))).unwrap().from, behind);
         for (wrong, code) in [
             ("limit=0", "bad_query"),
             ("limit=10001", "bad_query"),
