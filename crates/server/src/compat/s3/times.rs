@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime};
 /// Most times that are remembered of a store. Of more, every second one is forgotten, and what was written before it is told to be
 /// as old as the one behind it.
 const TIMES_MAX: usize = 1 << 16;
+/// How exact the times are that clients get.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// By shard.
 pub(super) struct Times(Box<[Mutex<Seen>]>);
@@ -31,13 +33,17 @@ impl Times {
             return now;
         }
         let mut times = self.0[shard].lock();
+        // The clock was ahead and was set back: until it is there again, all that changes would have one time. Another worker's time
+        // may be a little later than `now`.
+        for (_, time) in times.iter_mut().rev().take_while(|(_, time)| *time > now + SECOND) {
+            *time = now;
+        }
         let at = times.partition_point(|(seen, _)| *seen < version);
         if let Some((_, time)) = times.get(at) {
             return *time;
         }
         match times.last_mut() {
-            // A clock that was set back changes nothing.
-            Some((seen, time)) if *time + Duration::from_secs(1) > now => {
+            Some((seen, time)) if *time + SECOND > now => {
                 *seen = version;
                 *time
             }
@@ -76,7 +82,10 @@ mod tests {
             (0, version(3, 8), 700.0, 602.0),
             (0, version(3, 10), 700.0, 700.0),
             // Set back.
-            (0, version(3, 11), 650.0, 700.0),
+            (0, version(3, 11), 650.0, 650.0),
+            (0, version(3, 10), 660.0, 650.0),
+            (0, version(3, 8), 660.0, 602.0),
+            (0, version(3, 12), 670.0, 670.0),
             // Another server was there, and this one came back.
             (0, version(5, 1), 800.0, 800.0),
             (0, version(4, 1), 900.0, 800.0),
