@@ -54,7 +54,7 @@ use crate::error::Failure;
 use crate::tiered::{Read, Served, Tiers};
 use access_log::{Bytes, Entry, Recorder};
 use budget::Budget;
-use compat::{CompatState, S3State};
+use compat::{CompatState, S3State, Statistics, Times};
 use compute::{Full, Pool};
 use faults::Faults;
 use hosts::Hosts;
@@ -65,6 +65,7 @@ use listen::{Bound, SocketFile};
 use metrics::{Metrics, WorkerMetrics};
 use parking_lot::Mutex;
 use pauses::Pauses;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -73,7 +74,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use throttle::Throttle;
 use timeouts::TimeoutChecker;
 use tokio::runtime::{Builder, LocalOptions};
@@ -193,6 +194,8 @@ struct Shared {
     /// The most that are open at once.
     connections: usize,
     tiers: Tiers,
+    /// What `s3` answers as `Last-Modified`.
+    times: Times,
     metrics: Metrics,
     budget: Arc<Budget>,
     /// For each read of a batch, by shard. Those of small rows are not counted in the budget before they are answered.
@@ -228,14 +231,23 @@ enum Interface {
 }
 
 impl Interface {
-    /// What `place` is at an `address` that was bound for `at`.
-    fn of(place: Place, at: &Listen, address: &Address, options: &Options, tiers: &Tiers) -> Interface {
+    /// What `place` is at an `address` that was bound for `at`. All addresses of a compatibility API have its `statistics`.
+    fn of(
+        place: Place,
+        at: &Listen,
+        address: &Address,
+        options: &Options,
+        statistics: &HashMap<&str, Arc<Statistics>>,
+    ) -> Interface {
         let hosts = Hosts::of(address, at.name.as_deref(), &options.hosts);
         match (place, &options.s3_credentials) {
             (Place::Compat(api), Some(credentials)) if api.is_s3 => {
-                Interface::S3(Arc::new(S3State::new(Arc::clone(credentials), hosts, tiers)))
+                Interface::S3(Arc::new(S3State::new(Arc::clone(credentials), hosts)))
             }
-            (Place::Compat(api), _) => Interface::Compat(Arc::new(CompatState::new(api, hosts))),
+            (Place::Compat(api), _) => {
+                let statistics = Arc::clone(&statistics[api.name]);
+                Interface::Compat(Arc::new(CompatState::new(api, statistics, hosts)))
+            }
             (Place::Values | Place::Operations, _) => {
                 let has_values = matches!(place, Place::Values);
                 let has_pages = !has_values || options.ops_listen.is_empty();
@@ -301,10 +313,11 @@ impl Server {
         let workers = options.workers.max(1);
         let mut listeners: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
         let (mut addresses, mut socket_files) = (Vec::new(), Vec::new());
+        let statistics = options.compat.iter().map(|at| (at.api.name, Arc::new(Statistics::new()))).collect();
         for ((place, at), bound) in options.places().zip(sockets.0) {
             for bound in bound {
                 let tls = Interface::tls(place, &bound.address, &options);
-                let interface = Interface::of(place, at, &bound.address, &options, &tiers);
+                let interface = Interface::of(place, at, &bound.address, &options, &statistics);
                 bound.listen()?;
                 for (listeners, socket) in listeners.iter_mut().zip(bound.sockets) {
                     listeners.push(Listener { socket, tls: tls.clone(), interface: interface.clone() });
@@ -320,8 +333,10 @@ impl Server {
         let budget = Arc::new(Budget::new(options.memory_budget));
         tiers.count_in(&budget);
         let shards = tiers.shards.len();
+        let epochs = tiers.statuses().map(|status| status.epoch().unwrap_or_default());
         let shared = Arc::new(Shared {
             connections,
+            times: Times::new(epochs, SystemTime::now()),
             tiers,
             metrics: Metrics::new(workers),
             budget,

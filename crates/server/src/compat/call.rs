@@ -41,7 +41,7 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn count(&self, add: impl FnOnce(&mut Counts)) {
-        add(&mut self.state.counts.lock());
+        add(&mut self.state.statistics.counts.lock());
     }
 
     /// The row, and how it was served.
@@ -126,14 +126,14 @@ impl Call {
 
     /// The hash of a text, and whether it was remembered.
     pub(super) async fn hash(&self, text: &[u8]) -> Result<(u32, bool), Full> {
-        if let Some(hash) = self.state.hashes.lock().get(text).copied() {
+        if let Some(hash) = self.state.statistics.hashes.lock().get(text).copied() {
             self.count(|counts| counts.hash_hits += 1);
             return Ok((hash, true));
         }
         self.count(|counts| counts.hash_misses += 1);
         let text = text.to_vec();
         let (hash, text) = self.worker.shared.compute(move || (compute::hash(&text), text)).await?;
-        let mut hashes = self.state.hashes.lock();
+        let mut hashes = self.state.statistics.hashes.lock();
         hashes.put(text, hash);
         if hashes.len() > HASHES_MAX {
             hashes.pop_lru();
@@ -144,7 +144,7 @@ impl Call {
 
     /// The counts so far.
     pub(super) fn counts(&self) -> Counts {
-        *self.state.counts.lock()
+        *self.state.statistics.counts.lock()
     }
 }
 

@@ -19,16 +19,15 @@ pub(super) use reply::refuse_connection;
 pub use s3::S3Credentials;
 #[cfg(feature = "test-support")]
 pub use s3::fuzz;
-pub(super) use s3::{S3Connection, S3State, write_failure};
+pub(super) use s3::{S3Connection, S3State, Times, write_failure};
+pub(super) use statistics::Statistics;
 
 use crate::hosts::Hosts;
 use crate::listen::Listen;
 use call::Call;
-use lru::LruCache;
-use parking_lot::Mutex;
 use reply::Reply;
-use statistics::Counts;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// A compatibility API by name.
 #[derive(Debug)]
@@ -92,18 +91,20 @@ pub struct CompatListener {
     pub listen: Listen,
 }
 
-/// What the workers share of an API.
+/// What the workers share of an API at one of its addresses.
 pub(super) struct CompatState {
     api: &'static CompatApi,
-    counts: Mutex<Counts>,
-    /// The hashes of texts.
-    hashes: Mutex<LruCache<Vec<u8>, u32>>,
+    statistics: Arc<Statistics>,
     /// Those that its listener answers for.
     hosts: Option<Hosts>,
 }
 
 impl CompatState {
-    pub(super) fn new(api: &'static CompatApi, hosts: Option<Hosts>) -> CompatState {
-        CompatState { api, counts: Mutex::default(), hashes: Mutex::new(LruCache::unbounded()), hosts }
+    pub(super) fn new(
+        api: &'static CompatApi,
+        statistics: Arc<Statistics>,
+        hosts: Option<Hosts>,
+    ) -> CompatState {
+        CompatState { api, statistics, hosts }
     }
 }

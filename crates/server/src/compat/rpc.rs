@@ -86,7 +86,7 @@ fn status(call: &Call) -> String {
     let Counts { hits, misses, hash_hits, hash_misses, hash_evictions, .. } = counts;
     let (rate, hash_rate) = (counts.hit_rate(), counts.hash_hit_rate());
     let CacheCounts { entries, evictions, .. } = call.worker.shared.tiers.cache_counts();
-    let hash_entries = call.state.hashes.lock().len();
+    let hash_entries = call.state.statistics.hashes.lock().len();
     format!(
         "\"data\": {{\"server\": \"running\", \"kv_cache_size\": {entries}, \"kv_cache_hits\": {hits}, \
          \"kv_cache_misses\": {misses}, \"kv_cache_hit_rate\": {rate:.6}, \"kv_cache_evictions\": {evictions}, \

@@ -2,7 +2,22 @@
 //!
 //! Only requests to the API count. `/metrics` of the plain interface counts everything.
 
+use lru::LruCache;
+use parking_lot::Mutex;
 use std::time::Duration;
+
+/// Of an API, over all of its addresses.
+pub(crate) struct Statistics {
+    pub(super) counts: Mutex<Counts>,
+    /// The hashes of texts.
+    pub(super) hashes: Mutex<LruCache<Vec<u8>, u32>>,
+}
+
+impl Statistics {
+    pub(crate) fn new() -> Statistics {
+        Statistics { counts: Mutex::default(), hashes: Mutex::new(LruCache::unbounded()) }
+    }
+}
 
 /// The counts of an API since they were last reset.
 #[derive(Clone, Copy, Debug, Default)]

@@ -566,7 +566,7 @@ fn an_api_drains_with_its_server() {
 
 #[test]
 fn every_api_serves_the_same_rows() {
-    let names = ["put-kv", "crud", "root", "rpc"];
+    let names = ["put-kv", "crud", "root", "rpc", "crud"];
     let flags: Vec<String> =
         names.iter().flat_map(|name| ["--compat".into(), format!("{name}=127.0.0.1:0")]).collect();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -585,4 +585,8 @@ fn every_api_serves_the_same_rows() {
     ] {
         assert_eq!(Client::connect(server.compat(name)).unwrap().get(path).text(), text, "{name}");
     }
+    // An API counts for all of its addresses.
+    let (_, other) = server.compat[4];
+    let counts = Client::connect(other).unwrap().get("/cache-stats").text();
+    assert_eq!(counts, "Total Accesses:1\nHits:1\nMisses:0\nHitRate:100.000000%\n");
 }

@@ -28,7 +28,7 @@ pub(crate) struct Server {
     /// What else it listens on, in the order of the flags.
     pub(crate) more: Vec<String>,
     /// Its compatibility APIs by name, in the order of the flags.
-    compat: Vec<(String, SocketAddr)>,
+    pub(crate) compat: Vec<(String, SocketAddr)>,
 }
 
 impl Server {

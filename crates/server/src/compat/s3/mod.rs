@@ -13,6 +13,7 @@ mod signature;
 mod times;
 
 pub use credentials::S3Credentials;
+pub(crate) use times::Times;
 
 use crate::Worker;
 use crate::change::Change;
@@ -20,7 +21,7 @@ use crate::error::Failure;
 use crate::hosts::Hosts;
 use crate::list;
 use crate::reply::Request;
-use crate::tiered::{Tiers, WriteError};
+use crate::tiered::WriteError;
 use crate::timeouts::End;
 use crate::wire::{OUTPUT_BYTES_MAX, Stream, UNUSED_BODY_BYTES_MAX, Wire};
 use answer::Answer;
@@ -32,24 +33,19 @@ use request::{Asked, Operation};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
-use times::Times;
 
 pub(crate) use answer::write_failure;
 
-/// What the workers share of the API.
+/// What the workers share of the API at one of its addresses.
 pub(crate) struct S3State {
     credentials: Arc<S3Credentials>,
     /// Those that its listener answers for.
     hosts: Option<Hosts>,
-    times: Times,
-    started: SystemTime,
 }
 
 impl S3State {
-    pub(crate) fn new(credentials: Arc<S3Credentials>, hosts: Option<Hosts>, tiers: &Tiers) -> S3State {
-        let started = SystemTime::now();
-        let epochs = tiers.statuses().map(|status| status.epoch().unwrap_or_default());
-        S3State { credentials, hosts, times: Times::new(epochs, started), started }
+    pub(crate) fn new(credentials: Arc<S3Credentials>, hosts: Option<Hosts>) -> S3State {
+        S3State { credentials, hosts }
     }
 }
 
@@ -152,7 +148,9 @@ impl<S: Stream> S3Connection<S> {
             worker.metrics.prefixes.count(key.as_bytes());
         }
         match operation {
-            Operation::ListBuckets => Ok(Answer::Xml(answer::buckets(&bucket(), self.state.started))),
+            Operation::ListBuckets => {
+                Ok(Answer::Xml(answer::buckets(&bucket(), worker.shared.times.started)))
+            }
             Operation::HeadBucket => Ok(Answer::Empty { status: 200, etag: None }),
             Operation::Location => Ok(Answer::Xml(answer::location())),
             Operation::CreateBucket => {
@@ -170,7 +168,8 @@ impl<S: Stream> S3Connection<S> {
                         .map_err(|error| Failure::of_read(&error))?,
                 };
                 let now = SystemTime::now();
-                let seen = |key: &[u8], version| self.state.times.of(tiers.shard_of(key), version, now);
+                let times = &worker.shared.times;
+                let seen = |key: &[u8], version| times.of(tiers.shard_of(key), version, now);
                 answer::list(&bucket(), &list, &page, seen).map(Answer::Xml)
             }
             Operation::Get(key, condition) => {
@@ -201,8 +200,8 @@ impl<S: Stream> S3Connection<S> {
     }
 
     fn modified(&self, key: &Key, version: kv::Version) -> SystemTime {
-        let shard = self.wire.worker.shared.tiers.shard_of(key.as_bytes());
-        self.state.times.of(shard, version, SystemTime::now())
+        let shared = &self.wire.worker.shared;
+        shared.times.of(shared.tiers.shard_of(key.as_bytes()), version, SystemTime::now())
     }
 
     async fn send(&mut self, request: &Request, answer: Answer) -> Result<bool, End> {

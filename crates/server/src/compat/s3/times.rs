@@ -13,17 +13,20 @@ const TIMES_MAX: usize = 1 << 16;
 /// How exact the times are that clients get.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// By shard.
-pub(super) struct Times(Box<[Mutex<Seen>]>);
+/// Of all addresses of the API.
+pub(crate) struct Times {
+    pub(super) started: SystemTime,
+    shards: Box<[Mutex<Seen>]>,
+}
 
 /// When which version was seen first, both growing.
 type Seen = Vec<(Version, SystemTime)>;
 
 impl Times {
     /// Of stores that were acquired `now`, with these epochs. What has an earlier epoch was written before.
-    pub(super) fn new(epochs: impl Iterator<Item = u64>, now: SystemTime) -> Times {
+    pub(crate) fn new(epochs: impl Iterator<Item = u64>, now: SystemTime) -> Times {
         let first = |epoch| Mutex::new(vec![(Version(Version::first_of(epoch).0.saturating_sub(1)), now)]);
-        Times(epochs.map(first).collect())
+        Times { started: now, shards: epochs.map(first).collect() }
     }
 
     /// Since when a value of this version was there at the latest; it is there `now`.
@@ -32,7 +35,7 @@ impl Times {
         if version.epoch() == 0 {
             return now;
         }
-        let mut times = self.0[shard].lock();
+        let mut times = self.shards[shard].lock();
         // The clock was ahead and was set back: until it is there again, all that changes would have one time. Another worker's time
         // may be a little later than `now`.
         for (_, time) in times.iter_mut().rev().take_while(|(_, time)| *time > now + SECOND) {
@@ -107,7 +110,7 @@ mod tests {
         for count in 1..=last {
             assert_eq!(times.of(0, version(count), at(count)), at(count));
         }
-        assert!(times.0[0].lock().len() < TIMES_MAX);
+        assert!(times.shards[0].lock().len() < TIMES_MAX);
         for count in [1, 2, 1000, last - 1, last] {
             let told = times.of(0, version(count), at(last));
             assert!((at(count)..=at(count + 1)).contains(&told), "{count}");
