@@ -122,7 +122,9 @@ fn a_write_that_may_have_happened_is_500_and_says_so() {
 /// What one interface writes the other reads, under the same key.
 #[test]
 fn the_bucket_has_the_keys_of_the_plain_interface() {
-    let s3 = S3::start("memory:", &[]);
+    let log = tempfile::tempdir().unwrap();
+    let access_log = log.path().join("access.log");
+    let s3 = S3::start("memory:", &["--access-log", access_log.to_str().unwrap()]);
     let url = format!("http://localhost:{}", s3.server.compat("s3").port());
     let aws = |words: &[&str]| {
         let base = ["--endpoint-url", url.as_str(), "--region", "us-east-1"];
@@ -145,6 +147,10 @@ fn the_bucket_has_the_keys_of_the_plain_interface() {
     assert_eq!(fs::read(s3.directory.path().join("down")).unwrap(), b"one");
     aws(&["s3", "rm", "--recursive", "s3://weir/synced"]);
     assert_eq!(aws(&["s3", "ls", "--recursive", "s3://weir"]).lines().count(), 2);
+    until("its log says how a value was served", || {
+        let text = fs::read_to_string(&access_log).unwrap_or_default();
+        text.lines().any(|line| line.contains("/weir/plain/1") && line.contains("\"cache\":\"hit\""))
+    });
 }
 
 #[test]

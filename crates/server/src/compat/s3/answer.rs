@@ -6,6 +6,7 @@ use crate::head::ReadCondition;
 use crate::json;
 use crate::list::Entries;
 use crate::reply::{NO_CACHE, Request, start};
+use crate::tiered::Served;
 use http1::Writer;
 use kv::{CONTENT_TYPE_DEFAULT, Row, Version, escaped, proto};
 use percent_encoding::percent_encode;
@@ -20,7 +21,7 @@ const NAMESPACE: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
 
 /// An answer that is no failure.
 pub(super) enum Answer {
-    Row { row: Row, condition: ReadCondition, modified: SystemTime },
+    Row { row: Row, condition: ReadCondition, modified: SystemTime, served: Served },
     Empty { status: u16, etag: Option<Version> },
     Xml(String),
 }
@@ -62,7 +63,7 @@ impl Answer {
                     .end_with_length(length as u64);
                 Ok((200, 0..length))
             }
-            Answer::Row { row, condition, modified } => {
+            Answer::Row { row, condition, modified, .. } => {
                 let (status, part) = condition.choose(row.version(), length).map_err(|()| {
                     Failure::new(416, "InvalidRange", format!("the value has {length} bytes"))
                         .with("Content-Range", format!("bytes */{length}"))

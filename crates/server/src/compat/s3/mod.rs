@@ -173,14 +173,14 @@ impl<S: Stream> S3Connection<S> {
                 answer::list(&bucket(), &list, &page, seen).map(Answer::Xml)
             }
             Operation::Get(key, condition) => {
-                let (row, _) = worker.read(&key).await?;
+                let (row, served) = worker.read(&key).await?;
                 let row = row.ok_or_else(Failure::absent)?;
                 if !condition.admits(row.version()) {
                     let what = "If-Match does not have the ETag of the value";
                     return Err(Failure::new(412, "PreconditionFailed", what));
                 }
                 let modified = self.modified(&key, row.version());
-                Ok(Answer::Row { row, condition, modified })
+                Ok(Answer::Row { row, condition, modified, served })
             }
             Operation::Write(key, change, condition) => {
                 let is_put = matches!(change, Change::Put { .. });
@@ -218,8 +218,12 @@ impl<S: Stream> S3Connection<S> {
                 Err(full) => return Ok(self.wire.answer_failure(request, &full.into())),
             }
         }
+        let served = match answer {
+            Answer::Row { served, .. } => Some(served),
+            Answer::Empty { .. } | Answer::Xml(_) => None,
+        };
         // Also if the client has left meanwhile.
-        self.wire.answered(request, status, None, None);
+        self.wire.answered(request, status, served, None);
         sent.map(|()| request.keep_alive)
     }
 }
