@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+/// Fewest requests per second.
+pub(super) const RATE_MIN: f64 = 0.001;
 /// Most requests per second, and most at once.
 pub(super) const RATE_MAX: f64 = 1e6;
 

@@ -1,6 +1,6 @@
 //! The file of tokens: who they belong to, and what they allow. It has their hashes only.
 
-use super::rate::{RATE_MAX, RateLimiter};
+use super::rate::{RATE_MAX, RATE_MIN, RateLimiter};
 use super::reload::Reloadable;
 use kv::{Error, line_number};
 use ring::digest::{SHA256, digest};
@@ -152,9 +152,10 @@ fn parse(text: &str, shown: &dyn Display, before: Option<&Table>) -> Result<Tabl
             (None, Some(_)) => return Err(wrong("there is a burst and no rate")),
             (Some(rate), burst) => {
                 let burst = burst.unwrap_or(rate.ceil().clamp(1.0, RATE_MAX) as u32);
-                let is_legal = rate > 0.0 && rate <= RATE_MAX && (1..=RATE_MAX as u32).contains(&burst);
+                let is_legal =
+                    (RATE_MIN..=RATE_MAX).contains(&rate) && (1..=RATE_MAX as u32).contains(&burst);
                 if !is_legal {
-                    return Err(wrong("rate and burst are above 0, up to 1000000"));
+                    return Err(wrong("rate is 0.001 to 1000000, and burst 1 to 1000000"));
                 }
                 let old = before.and_then(|before| before.0.get(&hash)?.limiter.clone());
                 let old = old.filter(|old| old.rate.to_bits() == rate.to_bits() && old.burst == burst);
@@ -265,8 +266,8 @@ mod tests {
         for wrong in ["2030-01-01", "2030-01-01T00:00:00", "00:00:00"] {
             check(&entry("a", &format!("expires = {wrong}")), "expires is no date with time and offset");
         }
-        for wrong in ["rate = 0.0", "rate = -1.0", "rate = nan", "rate = 2e6", "rate = 1.0\nburst = 0"] {
-            check(&entry("a", wrong), "rate and burst are above 0");
+        for wrong in ["rate = 0.0009", "rate = -1.0", "rate = nan", "rate = 2e6", "rate = 1.0\nburst = 0"] {
+            check(&entry("a", wrong), "rate is 0.001 to 1000000, and burst 1 to 1000000");
         }
         check(&entry("a", "burst = 3"), "there is a burst and no rate");
         check(&entry("a", "weir-0a1b = 1"), "line 6: unknown field `weir-…`");

@@ -517,8 +517,8 @@ fn weir_token_prints_a_token_once_and_its_entry() {
         (&["token", "a", "--verbs", "raed"][..], "invalid value 'raed'"),
         (&["token", "a", "--expires", "soon"], "it is no instant and no time from now"),
         (&["token", "a", "--burst", "2"], "--rate"),
-        (&["token", "a", "--rate", "0"], "the entry, token \"a\": rate and burst are above 0"),
-        (&["token", "a", "--rate", "10", "--burst", "0"], "rate and burst are above 0"),
+        (&["token", "a", "--rate", "0"], "the entry, token \"a\": rate is 0.001 to 1000000"),
+        (&["token", "a", "--rate", "10", "--burst", "0"], "and burst 1 to 1000000"),
         (&["token", ""], "a value is required for '<NAME>'"),
     ] {
         let refused = weir().args(flags).output().unwrap();
