@@ -29,7 +29,6 @@ pub(super) struct Call {
     pub(super) state: Arc<CompatState>,
     /// HEAD is routed like GET.
     pub(super) method: Method,
-    pub(super) method_name: &'static str,
     /// Decoded.
     pub(super) path: Vec<u8>,
     /// Of the query, then of the form.

@@ -25,10 +25,6 @@ const REQUESTS_MAX: u32 = 100;
 const IDLE: Duration = Duration::from_secs(5);
 /// Longest form.
 const FORM_BYTES_MAX: usize = 8 << 10;
-/// Methods whose requests have a body, and must give its length, even if it is empty.
-const METHODS_WITH_BODY: [&str; 3] = ["PUT", "POST", "PATCH"];
-/// Methods that the library knows besides those of [`Method`]; no API has a route for them.
-const FURTHER_METHODS: [&str; 4] = ["PATCH", "TRACE", "CONNECT", "PRI"];
 
 pub(crate) struct Connection<S: Stream> {
     wire: Wire<S>,
@@ -82,21 +78,18 @@ impl<S: Stream> Connection<S> {
             }
         };
         let request = Request::of(&head, Instant::now());
-        let method_name = match head.method {
-            Method::Other => further_method(&self.wire.input),
-            known => Some(known.as_str()),
+        // Of a body whose length is not given it is not known whether it follows.
+        let is_unclear = match head.method {
+            Method::Put | Method::Post => !head.is_framed,
+            method => method == Method::Other,
         };
         let admitted = self.state.hosts.as_ref().map_or(Ok(()), |hosts| hosts.admit(&head));
-        let call = match method_name {
-            _ if let Err(failure) = admitted => Err(Reply::problem(&request.not_done(failure))),
-            // It is not known whether a body follows.
-            Some(method_name) if !head.is_framed && METHODS_WITH_BODY.contains(&method_name) => {
-                Err(Reply::empty(400))
-            }
+        let call = match admitted {
+            Err(failure) => Err(Reply::problem(&request.not_done(failure))),
+            Ok(()) if is_unclear => Err(Reply::empty(400)),
             // The library would decode it.
-            Some(_) if is_encoded(&head) => Err(Reply::empty(415)),
-            Some(method_name) => Ok(self.call(&head, method_name)),
-            None => Err(Reply::empty(400)),
+            Ok(()) if is_encoded(&head) => Err(Reply::empty(415)),
+            Ok(()) => Ok(self.call(&head)),
         };
         // What follows a request that is not read to its end is none.
         let entry = self.wire.worker.entry(&head, self.wire.bytes()).map(Entry::without_query);
@@ -107,7 +100,7 @@ impl<S: Stream> Connection<S> {
     }
 
     /// What is asked for, without the body.
-    fn call(&self, head: &Head<'_, '_>, method_name: &'static str) -> Call {
+    fn call(&self, head: &Head<'_, '_>) -> Call {
         let (path, query) = path_and_query(head);
         let mut params = Params::default();
         params.add(query.unwrap_or_default());
@@ -116,7 +109,6 @@ impl<S: Stream> Connection<S> {
             worker: Rc::clone(&self.wire.worker),
             state: Arc::clone(&self.state),
             method: if head.method == Method::Head { Method::Get } else { head.method },
-            method_name,
             path: decode(path, false),
             params,
             is_form: kind.starts_with(b"application/x-www-form-urlencoded"),
@@ -163,10 +155,4 @@ impl<S: Stream> Connection<S> {
         self.wire.answered(request, reply.status, None, None);
         keep_alive
     }
-}
-
-/// The name of a method that [`Method`] does not distinguish.
-fn further_method(input: &[u8]) -> Option<&'static str> {
-    let word = input.trim_ascii_start().split(|&byte| byte == b' ').next()?;
-    FURTHER_METHODS.into_iter().find(|name| name.as_bytes() == word)
 }

@@ -73,7 +73,7 @@ pub(super) async fn handle(call: Call) -> Handled {
             Ok(success(200, &format!(r#""text": {text}, "hash": {hash}, "source": "{source}""#)))
         }
         (Method::Get, b"/status") => Ok(success(200, &status(&call))),
-        (_, path) => Err(no_endpoint(call.method_name, path)),
+        (_, path) => Err(no_endpoint(call.method.as_str(), path)),
     }
 }
 
