@@ -3,7 +3,7 @@
 use super::change::{Change, Expiry};
 use super::error::Failure;
 use kv::Precondition;
-use sha2::{Digest, Sha256};
+use ring::digest::{Context, SHA256};
 use store::Idempotency;
 
 /// The longest `Idempotency-Key`, in bytes.
@@ -50,12 +50,12 @@ pub(super) fn id_of_line(given: &[u8], key: &[u8], count: usize) -> [u8; 16] {
 
 /// The first bytes of the SHA-256 of `parts` with their lengths.
 pub(super) fn digest<const BYTES: usize>(parts: &[&[u8]]) -> [u8; BYTES] {
-    let mut hasher = Sha256::new();
+    let mut hasher = Context::new(&SHA256);
     for part in parts {
-        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
     let mut bytes = [0; BYTES];
-    bytes.copy_from_slice(&hasher.finalize()[..BYTES]);
+    bytes.copy_from_slice(&hasher.finish().as_ref()[..BYTES]);
     bytes
 }

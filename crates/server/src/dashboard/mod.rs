@@ -4,7 +4,7 @@
 //! may have the page; where `/stats` needs a token, the page asks for one.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
 
 const STYLE: &str = include_str!("style.css");
@@ -19,7 +19,8 @@ pub(super) struct Dashboard {
 
 pub(super) static DASHBOARD: LazyLock<Dashboard> = LazyLock::new(|| {
     let page = include_str!("page.html").replace("{style}", STYLE).replace("{script}", SCRIPT);
-    let [style, script] = [STYLE, SCRIPT].map(|text| BASE64_STANDARD.encode(Sha256::digest(text)));
+    let [style, script] =
+        [STYLE, SCRIPT].map(|text| BASE64_STANDARD.encode(digest(&SHA256, text.as_bytes())));
     let policy = format!(
         "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; connect-src 'self'; \
          img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
