@@ -4,13 +4,14 @@
 
 use super::rows::{Row, best as best_of, usable};
 use stats::{Estimate, Interval, mean, range};
+use std::collections::BTreeSet;
 
 /// What a workload gets through.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
     /// Goodput stays within ±3 % over at least three adjacent levels that contain the maximum.
     Reached {
-        /// Mean over those levels.
+        /// Mean over those levels; its interval is over the repetitions.
         rps: Estimate,
         /// The levels, ascending.
         levels: Vec<u32>,
@@ -100,8 +101,16 @@ pub fn capacity(rows: &[Row]) -> Capacity {
 
     let Some(plateau) = plateau.map(|levels| &rows[levels]) else { return not_reached(rows, best) };
     let levels: Vec<u32> = plateau.iter().map(|row| row.level).collect();
-    let runs: Vec<&[f64]> = plateau.iter().map(|row| row.goodput_rps_of_runs.as_slice()).collect();
-    Estimate::of_levels(&runs).map_or(Capacity::Unknown, |rps| Capacity::Reached { rps, levels })
+    Estimate::of(&of_repetitions(plateau)).map_or(Capacity::Unknown, |rps| Capacity::Reached { rps, levels })
+}
+
+/// The goodput of each repetition, mean over those of the levels `rows` at which it was measured. They have one target, so what makes it
+/// slower makes all of them slower: together they are one observation.
+fn of_repetitions(rows: &[Row]) -> Vec<f64> {
+    let runs = || rows.iter().flat_map(|row| row.of_runs.iter().zip(&row.goodput_rps_of_runs));
+    let repetitions: BTreeSet<u32> = runs().map(|(of, _)| of.repetition).collect();
+    let of = |repetition| mean(runs().filter(|(of, _)| of.repetition == repetition).map(|(_, rps)| rps));
+    repetitions.into_iter().filter_map(of).collect()
 }
 
 /// The capacity of a sweep without a plateau, whose best row is `rows[best]`.
@@ -142,4 +151,32 @@ pub fn decline(rows: &[Row], capacity: &Capacity) -> Option<Decline> {
         .filter_map(|row| Some((row.level, row.goodput_rps.filter(below_peak)?)))
         .min_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean))
         .map(|(level, rps)| Decline { level, rps, share: 1.0 - rps.mean / peak.mean })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings;
+    use lab_data::simulated::tests::{model, sweep};
+
+    /// Four equal levels once counted as four runs: the interval was a quarter as wide.
+    #[test]
+    fn the_levels_of_a_repetition_are_one_observation() {
+        let of = |repetitions: u32, missing: Option<(u32, u32)>| {
+            let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[1, 2, 4, 8], repetitions, "1s");
+            for trial in &mut results.trials {
+                let load = trial.load.as_mut().unwrap();
+                load.goodput_rps = 970.0 + 30.0 * f64::from(trial.repetition);
+            }
+            results.trials.retain(|trial| missing != Some((trial.level, trial.repetition)));
+            let found = findings(&results).workloads.remove(0);
+            assert_eq!(found.capacity.levels(), [1, 2, 4, 8]);
+            found.capacity.rps().unwrap()
+        };
+        let complete = Estimate::of(&[970.0, 1000.0, 1030.0]).unwrap();
+        assert_eq!(of(3, None), complete);
+        assert_eq!(of(3, Some((4, 2))), complete, "the levels that it has speak for a repetition");
+        assert_eq!((of(2, None).low, of(2, None).interval), (970.0, Interval::Range));
+        assert_eq!((of(1, None).high, of(1, None).interval), (970.0, Interval::Single));
+    }
 }

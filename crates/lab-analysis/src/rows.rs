@@ -86,6 +86,8 @@ pub struct Row {
 /// One run of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OfRun {
+    /// Which repetition it is of, from 0.
+    pub repetition: u32,
     /// Requests, failed ones included.
     pub attempts: u64,
     /// Mean latency of all of them.
@@ -251,7 +253,7 @@ pub(super) fn merged(
         failures: failures(trials, planned),
         excluded: excluded(ran),
         fast_fail: fast_fail(ran, below),
-        of_runs: loads().map(of_run).collect(),
+        of_runs: ran.iter().map(of_run).collect(),
         goodput_rps: Estimate::of(&goodput),
         goodput_rps_of_runs: goodput,
         attempts_rps: mean(loads().map(rate)),
@@ -291,8 +293,9 @@ fn attempts_mean_us(of_runs: impl Iterator<Item = Latency>) -> Option<f64> {
     (attempts > 0).then(|| total_us / attempts as f64)
 }
 
-fn of_run(load: &LoadReport) -> OfRun {
+fn of_run((trial, load): &Run) -> OfRun {
     OfRun {
+        repetition: trial.repetition,
         attempts: load.attempts,
         latency_us_mean: load.latency.us_mean,
         think_us_mean: load.think_secs / load.attempts.max(1) as f64 * 1e6,

@@ -320,9 +320,8 @@ pub(super) fn between_clients((low, high): (f64, f64)) -> String {
 
 /// What stands in brackets behind the knee; nothing where nothing does.
 pub(super) fn knee_brackets(of: &Knee, found: &WorkloadFindings) -> Option<&'static str> {
-    let levels = found.capacity.levels();
-    let used = found.rows.iter().filter(|row| levels.contains(&row.level) || row.level == of.swept.0);
-    let repetitions = used.map(|row| row.of_runs.len()).min().unwrap_or(0);
+    let alone = found.rows.iter().filter(|row| row.level == of.swept.0).map(|row| row.of_runs.len());
+    let repetitions = alone.chain(found.capacity.rps().map(|rps| rps.runs as usize)).min().unwrap_or(0);
     match between_clients(of.ends).is_empty() {
         true => None,
         false if repetitions < RUNS_LEAST => Some("In brackets: lowest and highest repetition."),

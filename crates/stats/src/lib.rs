@@ -20,7 +20,7 @@ pub struct Estimate {
     pub low: f64,
     /// Upper end of the interval, in the unit of the mean.
     pub high: f64,
-    /// Runs behind it; of several levels the smallest number at any of them.
+    /// Runs behind it.
     pub runs: u32,
     /// What the interval is.
     pub interval: Interval,
@@ -43,33 +43,16 @@ impl Estimate {
     ///
     /// `None` where there are none or one is not a finite number.
     pub fn of(runs: &[f64]) -> Option<Estimate> {
-        Estimate::of_levels(&[runs])
-    }
-
-    /// The mean of the means of `levels`, each a list of runs: what lies between levels is no error. Their variances may differ.
-    ///
-    /// With fewer than three runs at some level the interval is the range of all runs. `None` where a level has none.
-    /// Source: Welch, The generalization of ‘Student’s’ problem when several different population variances are involved (1947).
-    pub fn of_levels(levels: &[&[f64]]) -> Option<Estimate> {
-        let means: Vec<f64> = levels.iter().map(|runs| mean(*runs)).collect::<Option<_>>()?;
-        let mean = mean(&means)?;
-        let least = levels.iter().map(|runs| runs.len()).min()?;
-        let runs = least as u32;
-        if least < RUNS_LEAST {
-            let all: Vec<f64> = levels.concat();
-            let (low, high) = range(&all)?;
-            let interval = if all.len() == 1 { Interval::Single } else { Interval::Range };
-            return Some(Estimate { mean, low, high, runs, interval });
-        }
-        let squared = (levels.len() as f64).powi(2);
-        let error = |(runs, mean): (&&[f64], &f64)| {
-            let n = runs.len() as f64;
-            (variance(runs, *mean) / n / squared, n - 1.0)
+        let mean = mean(runs)?;
+        let n = runs.len();
+        let (low, high, interval) = if n < RUNS_LEAST {
+            let (low, high) = range(runs)?;
+            (low, high, if n == 1 { Interval::Single } else { Interval::Range })
+        } else {
+            let half = student_t(n as f64 - 1.0) * (variance(runs, mean) / n as f64).sqrt();
+            (mean - half, mean + half, Interval::StudentT)
         };
-        let errors: Vec<(f64, f64)> = levels.iter().zip(&means).map(error).collect();
-        let all: f64 = errors.iter().map(|(variance, _)| variance).sum();
-        let half = student_t(freedom(&errors)) * all.sqrt();
-        Some(Estimate { mean, low: mean - half, high: mean + half, runs, interval: Interval::StudentT })
+        Some(Estimate { mean, low, high, runs: n as u32, interval })
     }
 
     /// The mean of `runs` without the fifth at either end, with Tukey and McLaughlin's interval: a run that something else disturbed hardly
@@ -253,33 +236,17 @@ mod tests {
     }
 
     #[test]
-    fn differences_between_levels_are_no_error() {
-        let estimate = Estimate::of_levels(&[&[10.0, 10.0, 10.0], &[20.0, 20.0, 20.0]]).unwrap();
-        assert_eq!((estimate.mean, estimate.low, estimate.high), (15.0, 15.0, 15.0));
-        // That of the level that varies alone: half as wide, as the other has half the weight.
-        let estimate = Estimate::of_levels(&[&[9.0, 10.0, 11.0], &[20.0, 20.0, 20.0]]).unwrap();
-        assert!((estimate.high - estimate.mean - student_t(2.0) / 3f64.sqrt() / 2.0).abs() < 1e-9);
-        assert_eq!(Estimate::of_levels(&[&[1.0], &[3.0]]).unwrap().interval, Interval::Range);
-        assert_eq!(Estimate::of_levels(&[&[], &[3.0]]), None);
-    }
-
-    #[test]
     fn the_interval_of_few_runs_holds_the_truth_about_as_often_as_it_says() {
-        for (levels, runs) in [(1, 3), (1, 5), (3, 3), (3, 5)] {
-            let mut random = Xoshiro256PlusPlus::seed_from_u64(levels * 100 + runs);
+        for runs in [3, 5] {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(100 + runs);
             let mut normal =
                 || (0..12).map(|_| f64::from(random.next_u32()) / 2f64.powi(32)).sum::<f64>() - 6.0;
             let held = (0..400).filter(|_| {
-                // The first level varies most.
-                let runs_of = |level: u64| -> Vec<f64> {
-                    (0..runs).map(|_| 100.0 + normal() / (1 + level) as f64).collect()
-                };
-                let all: Vec<Vec<f64>> = (0..levels).map(runs_of).collect();
-                let of = Estimate::of_levels(&all.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
+                let of = Estimate::of(&(0..runs).map(|_| 100.0 + normal()).collect::<Vec<f64>>()).unwrap();
                 of.low <= 100.0 && 100.0 <= of.high
             });
             let held = held.count();
-            assert!((368..=396).contains(&held), "{levels} levels of {runs} runs: {held} of 400");
+            assert!((368..=396).contains(&held), "{runs} runs: {held} of 400");
         }
     }
 
