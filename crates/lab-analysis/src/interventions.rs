@@ -194,7 +194,9 @@ impl Due {
         // Every client's cycle is longer by it.
         let cycle_us = f64::from(base.level) / attempts_per_sec * 1e6;
         let as_delay = added_us / (cycle_us + added_us) / loss;
-        let known = loss.is_finite() && loss.abs() >= LOSS_LEAST && as_delay.is_finite();
+        // Of a control nothing is expected.
+        let tells = change.raises.is_empty() || loss.abs() >= LOSS_LEAST;
+        let known = loss.is_finite() && tells && as_delay.is_finite();
         let busy = raised.map_or(1.0, full);
         known.then(|| Due { of: raised.map(|of| of.name.clone()), loss, as_delay, busy })
     }

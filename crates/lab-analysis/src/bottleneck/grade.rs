@@ -9,7 +9,7 @@ use stats::Interval;
 const CONFIRMS: f64 = 0.7;
 /// … and no more than this: what collapses was not made a little slower.
 const COLLAPSES: f64 = 1.5;
-/// What is no limit loses at most so much.
+/// What is no limit loses at most so much of it, and so does the control.
 const REFUTES: f64 = 0.3;
 /// One round may be chance. To lose a name takes less than to confirm it.
 const REFUTING_ROUNDS_MIN: u32 = 2;
@@ -30,10 +30,12 @@ pub(super) fn graded(case: &Case, ruled: Conclusion, effects: &[Effect], levels:
     let slowed: Vec<(&Evidence, &Effect)> =
         named().filter_map(|of| Some((of, effect(of, effects, levels)?))).collect();
     let control = effects.iter().find(|effect| effect.change.raises.is_empty());
-    let quiet = control.is_some_and(|effect| effect.elasticity.mean <= REFUTES);
+    // Its pause is as long as what `cpu` adds for all cores of the server: what it cost is much or little beside the loss of a limit only.
+    let is_quiet =
+        |effect: &Effect| control.is_some_and(|of| of.loss.mean <= REFUTES * effect.expected_loss.abs());
     // Of several that share the load each has to cost what a limit costs.
-    let all_confirm = slowed.iter().all(|(of, effect)| allows(of) && confirms(effect));
-    if ruled.is_firm && quiet && !slowed.is_empty() && slowed.len() == ruled.named.len() && all_confirm {
+    let all_confirm = slowed.iter().all(|(of, effect)| allows(of) && confirms(effect) && is_quiet(effect));
+    if ruled.is_firm && !slowed.is_empty() && slowed.len() == ruled.named.len() && all_confirm {
         return Conclusion { grade: Grade::Confirmed, ..ruled };
     }
     // A flush that is delayed takes more with it: PostgreSQL then gets more through, not less.

@@ -427,6 +427,31 @@ fn a_raised_quota_that_gains_little_refutes_nothing() {
     assert_eq!(bottleneck.named[0].slowed, Some(Shown::Undecided));
 }
 
+/// What is added is a share of all cores: one server it would slow by much or by little, and nothing follows for the control.
+#[test]
+fn the_control_may_lose_a_part_of_what_a_limit_loses_whatever_the_cores() {
+    let of = |servers: f64, lost: f64| {
+        let mut results = scene(&[Actor { servers, ..actor("server CPU", Limit::ServerCpu, taken) }]);
+        let base = results.trials.iter().find(|trial| trial.level == 64).unwrap().clone();
+        let rounds = (0..3).flat_map(|round| {
+            [None, Some(("cpu", 0.22)), Some(("delay", lost))].map(|made| {
+                let mut trial = Trial { repetition: round, ..base.clone() };
+                trial.load.as_mut().unwrap().goodput_rps *= 1.0 - made.map_or(0.0, |(_, loss)| loss);
+                let change = made.map(|(name, _)| {
+                    let raises = Vec::from_iter((name == "cpu").then(|| "server CPU".to_owned()));
+                    let added_us = 0.3 * servers / 500.0 * 1e6;
+                    Change { name: name.to_owned(), raises, added_us, factor: None }
+                });
+                Intervention { change, trial }
+            })
+        });
+        results.interventions = rounds.collect();
+        found(&results).bottleneck.grade
+    };
+    assert_eq!([8.0, 1.0, 0.2, 0.05].map(|servers| of(servers, 0.05)), [Grade::Confirmed; 4]);
+    assert_eq!([8.0, 1.0, 0.2, 0.05].map(|servers| of(servers, 0.2)), [Grade::Supported; 4]);
+}
+
 /// A sweep of `stations` with interventions at its highest level.
 fn intervened(stations: &str) -> Results {
     let model = model(stations);
