@@ -95,7 +95,9 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let published =
         args.experiment.as_ref().map_or(Ok(Vec::new()), |file| published_rows(file, &experiment))?;
     let dir = results_dir(args.out.as_deref(), &experiment.name)?;
-    let options = Options { scale: args.scale, published, ..options(&dir)? };
+    // A share of 1 shortens nothing.
+    let scale = args.scale.filter(|share| *share < 1.0);
+    let options = Options { scale, published, ..options(&dir)? };
     let planned = experiment.trials();
     note(format_args!("{}; results in {}", counted(planned as u64, "trial"), dir.display()));
     let mut shown = Shown::new();

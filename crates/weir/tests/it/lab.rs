@@ -58,7 +58,7 @@ fn results(out: &Path) -> Results {
 #[test]
 fn a_simulated_experiment_is_measured_and_reported() {
     let dir = tempfile::tempdir().unwrap();
-    let (output, out) = lab(dir.path(), SIMULATED, &["--seed", "7", "--levels", "1,8,16,32"]);
+    let (output, out) = lab(dir.path(), SIMULATED, &["--scale", "1", "--seed", "7", "--levels", "1,8,16,32"]);
     let (said, complained) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{complained}");
@@ -69,7 +69,7 @@ fn a_simulated_experiment_is_measured_and_reported() {
     let page = said.lines().find_map(|line| line.strip_prefix("report: ")).unwrap();
     assert!(fs::read_to_string(page).unwrap().contains("A station that limits"), "{page}");
     let results = results(&out);
-    assert_eq!((results.seed, results.levels.as_slice()), (7, &[1, 8, 16, 32][..]));
+    assert_eq!((results.seed, results.levels.as_slice(), results.scale), (7, &[1, 8, 16, 32][..], None));
     assert_eq!(results.trials.len(), 8);
     assert!(results.trials.iter().all(|trial| trial.failure.is_none()));
     assert_eq!(results.experiment_toml, SIMULATED);
