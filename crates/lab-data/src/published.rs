@@ -200,7 +200,8 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
     let is_number =
         |at: &usize| columns.get(*at).copied().flatten().is_some_and(|(name, _)| !TEXTS.contains(name));
     let numbers = records.iter().flat_map(|(_, cells)| cells.iter().enumerate());
-    let is_comma = has_decimal_commas(numbers.filter(|(at, _)| is_number(at)).map(|(_, cell)| cell.trim()));
+    let numbers: Vec<&str> = numbers.filter(|(at, _)| is_number(at)).map(|(_, cell)| cell.trim()).collect();
+    let is_comma = has_decimal_commas(&numbers, delimiter(text) == b';');
     let mut rows = Vec::new();
     for (line, cells) in records {
         let what = format!("it has {} cells and the head has {}", cells.len(), head.len());
@@ -329,8 +330,8 @@ fn plain_number(cell: &str, is_comma: bool) -> String {
 }
 
 /// Whether in these numbers a comma stands before the decimals: one of them has a comma that is before no group of three digits, or behind more
-/// than three.
-fn has_decimal_commas<'c>(cells: impl Iterator<Item = &'c str>) -> bool {
+/// than three; or they stand between semicolons, as where commas are decimal, and none has a point or two commas.
+fn has_decimal_commas(cells: &[&str], between_semicolons: bool) -> bool {
     let is_decimal = |cell: &str| {
         let (Some((whole, decimals)), true) = (cell.rsplit_once(','), cell.matches(',').count() == 1) else {
             return false;
@@ -341,7 +342,9 @@ fn has_decimal_commas<'c>(cells: impl Iterator<Item = &'c str>) -> bool {
             // With separators of thousands there would be one before the last three of four digits and more.
             && (decimals.len() != 3 || whole.starts_with('0') || whole.contains('.') || whole.len() > 3)
     };
-    cells.into_iter().any(is_decimal)
+    let is_other = |cell: &str| cell.contains('.') || cell.matches(',').count() > 1;
+    cells.iter().any(|cell| is_decimal(cell))
+        || between_semicolons && !cells.iter().any(|cell| is_other(cell))
 }
 
 /// The records of a CSV text with the line each begins in.
@@ -410,6 +413,10 @@ mod tests {
             ("connections;rps;mean_ms\n16;1.234,5;12,96\n", &[], (16, 1234.5, 12.96)),
             ("connections;rps;mean_ms\n16;1234,567;13\n", &[], (16, 1234.567, 13.0)),
             ("connections;rps;mean_ms\n1 600;1'234'567;12.96\n", &[], (1600, 1_234_567.0, 12.96)),
+            ("clients;rps;mean_ms\n1;456,621;2,190\n2;834,120;2,398\n", &[], (1, 456.621, 2.19)),
+            ("clients;rps;mean_ms\n1;456,621;2.190\n", &[], (1, 456_621.0, 2.19)),
+            ("clients;rps;mean_ms\n1;456,621;2,190\n1;1,234,567;1\n", &[], (1, 456_621.0, 2190.0)),
+            ("clients\trps\tmean_ms\n1\t456,621\t2,190\n", &[], (1, 456_621.0, 2190.0)),
             ("vus,qps,mean latency ms\n16,\"12,345\",1296us\n", &[], (16, 12345.0, 1.296)),
             (
                 "N,X,R\n16,1.2k,12.96ms\n",
