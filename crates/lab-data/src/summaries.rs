@@ -9,6 +9,8 @@ use serde_json::Value;
 
 /// How lines begin that wrk2 prints and wrk does not.
 const WRK2: [&str; 2] = ["Thread calibration:", "Latency Distribution (HdrHistogram"];
+/// What k6 says of a scenario that begins iterations at a rate, constant or not: `500.00 iterations/s for 30s`.
+const K6_AT_RATE: &str = " iterations/s for ";
 
 /// Reads a table with the names of its columns, or what wrk, k6 or oha print at the end. `names` are pairs of a column here and its name
 /// there; `clients` are those of rows that have none.
@@ -17,6 +19,8 @@ pub fn read(text: &str, names: &[(String, String)], clients: Option<u32>) -> Res
     let is_wrk2 = WRK2.iter().any(|only| text.lines().any(|line| line.trim_start().starts_with(only)));
     let hint = "audit what a closed loop printed, as that of wrk";
     ensure(!is_wrk2, "this is of wrk2, whose latencies count from when a request was due", hint)?;
+    let is_at_rate = text.contains("http_reqs") && text.contains(K6_AT_RATE);
+    ensure(!is_at_rate, "this is of k6 with an arrival rate, where some VUs are idle", hint)?;
     let known = rows(text).map(|rows| Table { rows, ignored: Vec::new() });
     let is_json = text.trim_start().starts_with(['{', '[']);
     let hint = "name a CSV table, or JSON that k6, oha or HttpArena printed";

@@ -107,6 +107,13 @@ fn a_table_that_cannot_be_read_is_wrong_input() {
             ),
             "this is of wrk2, whose latencies count from when a request was due; hint: audit what a closed loop printed, as that of wrk",
         ),
+        (
+            Some(
+                "  * spike: Up to 2000.00 iterations/s for 1m0s over 2 stages (maxVUs: 100-500, gracefulStop: 30s)\n\
+                 http_req_duration....: avg=2ms\nhttp_reqs....: 100 10/s\nvus......: 100 min=100 max=100\n",
+            ),
+            "this is of k6 with an arrival rate, where some VUs are idle; hint: audit what a closed loop printed",
+        ),
     ] {
         if let Some(csv) = csv {
             fs::write(path, csv).unwrap();
