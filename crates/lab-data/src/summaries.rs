@@ -91,9 +91,12 @@ fn of_k6(text: &str) -> PublishedRow {
     row.throughput_rps = rate.and_then(|rate| Figure::parse(rate.strip_suffix("/s")?));
     // Where the load has stages the number of clients is no constant, and the law says nothing of the mean.
     let ends = ["min=", "max="].map(|end| named("vus", end).and_then(|count| count.parse::<u32>().ok()));
-    let looping = text
-        .lines()
-        .find_map(|line| line.split_once(" looping VUs for ")?.0.rsplit([' ', ':']).next()?.parse().ok());
+    let looping: Vec<&str> =
+        text.lines().filter_map(|line| Some(line.split_once(" looping VUs for ")?.0)).collect();
+    let looping = match looping[..] {
+        [of] if !of.contains("Up to ") => of.rsplit([' ', ':']).next().and_then(|count| count.parse().ok()),
+        _ => None,
+    };
     row.clients = looping.or(ends[0].filter(|least| ends[1] == Some(*least)));
     let failed =
         words(text, "http_req_failed").and_then(|words| with_unit(words.first()?.strip_suffix('%')?, ""));
@@ -203,6 +206,9 @@ mod tests {
         let stages =
             "http_req_duration....: avg=2ms p(99)=4ms\nhttp_reqs....: 10 5/s\nvus......: 3 min=1 max=5\n";
         assert_eq!(shown(stages), ["k6 - 5 2 4 -"], "their number is no constant");
+        let up_to =
+            format!("  * default: Up to 5 looping VUs for 1m0s over 2 stages (gracefulStop: 30s)\n{stages}");
+        assert_eq!(shown(&up_to), ["k6 - 5 2 4 -"]);
         let slow = "http_req_duration....: avg=1m2.3s p(99)=1h0m2s\nhttp_reqs....: 10 5/s\n";
         assert_eq!(shown(slow), ["k6 - 5 62300 3602000 -"]);
         let json = r#"{"metrics":{"http_reqs":{"count":10,"rate":100.5},"http_req_duration":{"avg":9.5,"med":9,"p(99)":20},
