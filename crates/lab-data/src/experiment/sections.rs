@@ -32,21 +32,14 @@ pub struct Limits {
 pub struct Adaptive {
     /// What the window is at most.
     pub most: Span,
-    /// Half of the 95 % interval of goodput, as a share of it.
+    /// Half of the 95 % interval of goodput, as a share of it. That of the mean latency may be twice as much.
     #[serde(default = "one_percent")]
     pub goodput: f64,
-    /// The same of the mean latency; twice the share of goodput where it is not said.
-    pub latency: Option<f64>,
 }
 
 impl Adaptive {
     /// No window is ended sooner: what is slower than that is no noise within it, and its interval would not hold.
     pub const LEAST: Span = Span(Duration::from_secs(3));
-
-    /// Half of the 95 % interval of the mean latency, as a share of it.
-    pub fn latency(&self) -> f64 {
-        self.latency.unwrap_or(2.0 * self.goodput)
-    }
 }
 
 fn one_percent() -> f64 {

@@ -257,7 +257,7 @@ mod tests {
              echo '{{\"event\":\"window_end\"}}'\n\
              if [ \"$line\" = end ]; then echo '{REPORT}'; else exit 1; fi"
         );
-        let adaptive = Adaptive { most: Span(Duration::from_secs(3)), goodput: 0.01, latency: None };
+        let adaptive = Adaptive { most: Span(Duration::from_secs(3)), goodput: 0.01 };
         let (trial, _) = outcome_within(LIMITS, Some(adaptive), &script, false, false);
         assert_eq!(trial.failure, None);
         assert!(trial.load.is_some());

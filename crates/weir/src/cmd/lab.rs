@@ -128,7 +128,7 @@ pub(super) fn options(dir: &Path) -> Result<Options, Error> {
 /// Whether a trial has seen enough: the harness measures, the analysis judges, and neither knows the other.
 fn enough(least: Duration, adaptive: &Adaptive, is_open: bool, bins: &[SecondReport]) -> bool {
     let least_secs = least.max(Adaptive::LEAST.0).as_secs_f64();
-    let goal = Goal { least_secs, goodput: adaptive.goodput, latency: adaptive.latency(), is_open };
+    let goal = Goal { least_secs, goodput: adaptive.goodput, latency: 2.0 * adaptive.goodput, is_open };
     long_enough(bins, harness::BIN.secs(), &goal)
 }
 
