@@ -124,12 +124,15 @@ impl<T: Held> Shard<T> {
         }
     }
 
-    pub(super) fn remove(&mut self, hash: u64, key: &T::Key) -> Option<T> {
+    /// Whether it held anything under `key`.
+    pub(super) fn remove(&mut self, hash: u64, key: &T::Key) -> bool {
         self.catch_up();
-        let entry = self.index.find_entry(hash, |&slot| holds(&self.entries, slot, key)).ok()?;
+        let found = self.index.find_entry(hash, |&slot| holds(&self.entries, slot, key));
+        let Ok(entry) = found else { return false };
         let (slot, _) = entry.remove();
         self.policy.on_remove(slot);
-        self.take(slot)
+        self.take(slot);
+        true
     }
 
     pub(super) fn clear(&mut self) {
@@ -185,11 +188,11 @@ impl<T: Held> Shard<T> {
         self.take(slot);
     }
 
-    fn take(&mut self, slot: Slot) -> Option<T> {
-        let held = self.entries[slot as usize].take()?;
-        self.free.push(slot);
-        self.bytes -= held.cost();
-        Some(held)
+    fn take(&mut self, slot: Slot) {
+        if let Some(held) = self.entries[slot as usize].take() {
+            self.free.push(slot);
+            self.bytes -= held.cost();
+        }
     }
 }
 

@@ -449,8 +449,12 @@ impl Tier {
             Ok(Written::Applied { row: Some(row), superseded: false, .. }) if may_fill => {
                 self.cache.insert(place, row.clone());
             }
-            Ok(Written::Applied { .. }) => drop(self.cache.remove(place, key.as_bytes())),
-            Err(_) if unknown_outcome => drop(self.cache.remove(place, key.as_bytes())),
+            Ok(Written::Applied { .. }) => {
+                self.cache.remove(place, key.as_bytes());
+            }
+            Err(_) if unknown_outcome => {
+                self.cache.remove(place, key.as_bytes());
+            }
             Ok(Written::ConditionFailed(_) | Written::OtherRequest) | Err(_) => {}
         }
     }
