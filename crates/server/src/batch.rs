@@ -173,7 +173,7 @@ pub(super) async fn perform<S: Stream>(
     body: &[u8],
     out: DataWriter<'_, S>,
 ) -> Result<(), End> {
-    let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let lines = numbered(body);
     let count = lines.clone().count();
     if count > LINES_MAX {
         let what = format!("a batch has at most {LINES_MAX} lines, this one has {count}");
@@ -183,7 +183,7 @@ pub(super) async fn perform<S: Stream>(
     let repeated = idempotency_key.map(|given| (given, idempotency::digest(&[body])));
     // How often each key was written so far: by that a write is known also in another place of another body.
     let mut writes: HashMap<[u8; 16], usize> = HashMap::new();
-    let operations = lines.map(|line| -> Checked {
+    let operations = lines.map(|(_, line)| -> Checked {
         let mut operation = operation(line, value_bytes_max).map_err(Failure::not_applied)?;
         if let Some((given, digest)) = repeated.filter(|_| !operation.what.is_get()) {
             let key = operation.key.as_bytes();
@@ -210,7 +210,7 @@ pub(super) async fn perform<S: Stream>(
         let raised = held.reservation.borrow_mut().raise(2 * body.len());
         raised.map_err(|full| Failure::from(full).not_applied())?;
         let checked = operations.map(|operation| operation.and_then(&mut permitted));
-        let applied = together(worker, checked).await?;
+        let applied = together(worker, checked, body).await?;
         let bytes = |answer: &Answered<'_>| answer.as_ref().ok()?.row.as_ref().map(Row::bytes);
         let read: usize = applied.iter().filter_map(bytes).sum();
         let fits = held.reservation.borrow_mut().raise(2 * body.len() + read);
@@ -255,10 +255,16 @@ pub(super) async fn perform<S: Stream>(
     answers.finish().await
 }
 
-/// Performs all of them or none.
+/// The lines of a request that are not blank, with their numbers.
+fn numbered(body: &[u8]) -> impl Iterator<Item = (usize, &[u8])> + Clone {
+    (1..).zip(body.split(|byte| *byte == b'\n')).filter(|(_, line)| !line.trim_ascii().is_empty())
+}
+
+/// Performs all of them or none. They are the lines of `body`.
 async fn together(
     worker: &Worker,
     operations: impl Iterator<Item = Checked>,
+    body: &[u8],
 ) -> Result<Vec<Answered<'static>>, Failure> {
     let tiers = &worker.shared.tiers;
     let [tier] = &*tiers.shards else {
@@ -267,7 +273,8 @@ async fn together(
         return Err(Failure::new(501, "not_implemented", what).not_applied());
     };
     let at_line = |index: usize, failure: Failure| {
-        let detail = format!("line {}: {}; nothing of the batch was done", index + 1, failure.detail);
+        let line = numbered(body).nth(index).map_or(index, |(line, _)| line);
+        let detail = format!("line {line}: {}; nothing of the batch was done", failure.detail);
         Failure { detail: detail.into(), ..failure }.not_applied()
     };
     let (mut asked, mut unknown) = (Vec::new(), Vec::new());

@@ -282,11 +282,11 @@ fn an_atomic_batch_does_all_or_nothing() {
             (json!({"op": "put", "key": "a", "value": "", "type": "a\u{1}"}), 400, "bad_header"),
             (json!({"op": "put", "key": "a", "value": "", "encoding": "\0"}), 400, "bad_header"),
         ] {
-            let body = format!("{}\n{wrong}\n", json!({"op": "put", "key": "b", "value": "4"}));
+            let body = format!("{}\n\n{wrong}\n", json!({"op": "put", "key": "b", "value": "4"}));
             let answer = client.ask("POST", "/batch?atomic=true", &[], body.as_bytes()).unwrap();
             let problem = answer.problem();
             assert_eq!((answer.status, problem["code"].as_str()), (status, Some(code)), "{store}");
-            assert!(problem["detail"].as_str().unwrap().starts_with("line 2: "), "{problem}");
+            assert!(problem["detail"].as_str().unwrap().starts_with("line 3: "), "{problem}");
             assert_eq!(answer.header("weir-outcome"), Some("not-applied"));
             assert_eq!(client.get("/kv/b").text(), "3", "{store}");
         }
