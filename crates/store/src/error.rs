@@ -55,6 +55,11 @@ impl Error {
         Error { kind, message: message.into() }
     }
 
+    /// A write found a newer row.
+    pub(crate) fn newer(kind: Kind) -> Error {
+        Error::new(kind, "the store holds a newer version of a key: something else writes it")
+    }
+
     /// What follows from it.
     pub fn kind(&self) -> Kind {
         self.kind

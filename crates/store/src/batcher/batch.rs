@@ -212,8 +212,7 @@ pub(super) fn answer(groups: Vec<Group>, found: &[Found], batching: Batching) {
         // Without batches the newer one is of another of our workers, and was under way at the same time: this one came
         // just before.
         if is_overtaken && batching == Batching::On {
-            let what = "the store holds a newer version of this key: something else writes it";
-            group.fail(&Error::new(Kind::Rejected, what));
+            group.fail(&Error::newer(Kind::Rejected));
             continue;
         }
         // What was read and what the write found agree, but for a row that has expired: nothing else writes the key meanwhile.

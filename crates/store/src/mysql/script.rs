@@ -20,7 +20,11 @@ const PUT_OVER: &str = " ON DUPLICATE KEY UPDATE
     content_type = IF(VALUES(version) >= version, VALUES(content_type), content_type),
     content_encoding = IF(VALUES(version) >= version, VALUES(content_encoding), content_encoding),
     expires = IF(VALUES(version) >= version, VALUES(expires), expires),
-    version = GREATEST(version, VALUES(version))";
+    version = ";
+/// A newer row stays.
+const NEWER_STAYS: &str = "GREATEST(version, VALUES(version))";
+/// A newer row fails the transaction, of which the events say that it was replaced: the sum is out of range.
+const NEWER_FAILS: &str = "VALUES(version) + 0 * (18446744073709551615 + (VALUES(version) < version))";
 const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body) VALUES ";
 
 /// Most keys in one statement. MariaDB makes a temporary table of lists of a thousand.
@@ -121,7 +125,9 @@ impl<'w> Script<'w> {
         if self.looks {
             packet.add_list(Sort::Look, LOOK, writes.iter().map(key), ")");
         }
-        packet.add_list(Sort::Change, PUT, writes.iter().filter_map(fields_of_put), PUT_OVER);
+        let version = if self.events.is_some() { NEWER_FAILS } else { NEWER_STAYS };
+        let over = [PUT_OVER, version].concat();
+        packet.add_list(Sort::Change, PUT, writes.iter().filter_map(fields_of_put), &over);
         let gone = writes.iter().filter(|write| write.change == Change::Delete);
         packet.add_list(Sort::Change, DELETE, gone.map(key), ")");
     }

@@ -234,11 +234,10 @@ impl MysqlSession {
             let has_ended = matches!(failure, Failure::Database(Meaning::Ended, _));
             let error = if packet.is_last && has_ended || packet.commits_after(answered) {
                 self.commit_failed(failure)
-            } else if packet.begins_after(answered) {
-                let failure = self.overtaken_or(failure);
-                self.write_failed(failure)
             } else {
-                self.write_failed(failure)
+                let is_overtaken = packet.begins_after(answered);
+                let what = if is_overtaken { overtaken(&self.shown) } else { Error::newer(Kind::Rejected) };
+                self.write_failed(out_of_range_as(what, failure))
             };
             if error.kind() != Kind::Unknown {
                 commit.end();
@@ -259,18 +258,9 @@ impl MysqlSession {
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         let now = boot_time();
         let begun = in_time(self.connection.query_drop(begin(self.epoch).join(";"))).await;
-        begun.map_err(|failure| self.overtaken_or(failure))?;
+        begun.map_err(|failure| out_of_range_as(overtaken(&self.shown), failure))?;
         self.asked = now;
         Ok(())
-    }
-
-    /// What it means that a transaction did not begin.
-    fn overtaken_or(&self, failure: Failure) -> Failure {
-        match failure {
-            // Out of range.
-            Failure::Database(_, why) if why.ends_with("(1690)") => overtaken(&self.shown).into(),
-            other => other,
-        }
     }
 
     /// Runs a statement; its rows.
@@ -415,6 +405,14 @@ impl Session for MysqlSession {
     async fn clear(&mut self) -> Answer<()> {
         // Not TRUNCATE: that ends the transaction, and with it what keeps a later lease out.
         self.clear_by(CLEAR).await
+    }
+}
+
+/// What it means that a sum is out of range, as those in [`begin`] and of a write that finds a newer row.
+fn out_of_range_as(what: Error, failure: Failure) -> Failure {
+    match failure {
+        Failure::Database(_, why) if why.ends_with("(1690)") => what.into(),
+        other => other,
     }
 }
 

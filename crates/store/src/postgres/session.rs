@@ -33,6 +33,8 @@ const MANY: &str =
     "SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::bigint[])";
 // In the same statement as the writes, so that there is one transaction and one round trip. The number is that of its parameters.
 pub(super) const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body)";
+/// By this the statement divides: it fails where a newer row stays, of which the events say that it was replaced.
+const ALL_CAME: &str = "SELECT (count(*) = cardinality($1::bytea[]))::int FROM came";
 const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > $1 ORDER BY id LIMIT 256";
 const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= $1";
 const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
@@ -234,6 +236,7 @@ impl PostgresSession {
                 let step = if matches!(step, Step::Read) { step } else { Step::Write };
                 Failure::from(error).and_ended().of(&self.base.shown, step)
             }
+            Some(&SqlState::DIVISION_BY_ZERO) => Error::newer(Kind::Rejected),
             _ => self.base.failure(error, step),
         }
     }
@@ -254,8 +257,9 @@ impl PostgresSession {
     /// Prepares the statement that keeps events.
     async fn prepare_events(&mut self) -> Result<(), tokio_postgres::Error> {
         if self.with_events.is_none() {
-            let kept = format!("kept AS ({ADD_EVENTS} VALUES ($8::bigint, $9::bigint, $10::bytea))");
-            let statement = put_and_delete().replacen("WITH", &format!("WITH {kept},"), 1);
+            let kept =
+                format!("kept AS ({ADD_EVENTS} SELECT $8::bigint / ({ALL_CAME}), $9::bigint, $10::bytea)");
+            let statement = put_and_delete().replacen(" TABLE gone", &format!(", {kept} TABLE gone"), 1);
             self.with_events = Some(self.base.client.prepare(&statement).await?);
         }
         Ok(())

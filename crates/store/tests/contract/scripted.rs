@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
+use tokio::sync::Barrier;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// How a call goes on.
@@ -34,6 +35,7 @@ pub struct Scripted {
     epoch: AtomicU64,
     writers: Writers,
     is_confirmed: bool,
+    acquired_with: Option<Arc<Barrier>>,
 }
 
 /// Where a test meets the calls, in the order they come.
@@ -65,6 +67,7 @@ impl Scripted {
                 epoch: AtomicU64::new(0),
                 writers: Writers::Owner,
                 is_confirmed: true,
+                acquired_with: None,
             },
             Stage { steps: receiver },
         )
@@ -80,6 +83,11 @@ impl Scripted {
     /// The same, which does not say for long whether its lease is still held.
     pub fn unconfirmed(self) -> Scripted {
         Scripted { is_confirmed: false, ..self }
+    }
+
+    /// The same, whose lease is given once as many are asked for as the barrier is for.
+    pub fn acquired_with(self, barrier: Arc<Barrier>) -> Scripted {
+        Scripted { acquired_with: Some(barrier), ..self }
     }
 
     /// Holds a row from the start.
@@ -173,6 +181,9 @@ impl Owner for Silent {
 #[async_trait]
 impl Store for Scripted {
     async fn acquire(&self, _part: Part) -> Answer<Lease> {
+        if let Some(barrier) = &self.acquired_with {
+            tokio::time::timeout(PATIENCE, barrier.wait()).await.expect("the others");
+        }
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
         let lost = Box::pin(std::future::pending());
         let owner = (!self.is_confirmed).then(|| Box::new(Silent::default()) as Box<dyn Owner>);
@@ -245,17 +256,21 @@ impl Session for ScriptedSession {
             return Ok(Vec::new());
         }
         let perform = move |rows: &mut BTreeMap<Key, Row>| {
+            let is_newer = |rows: &BTreeMap<Key, Row>, write: &Write| {
+                write.row().is_some() && rows.get(&write.key).is_some_and(|row| row.version() > write.version)
+            };
+            if events.is_some() && writes.iter().any(|write| is_newer(rows, write)) {
+                return Err(Error::newer(Kind::Rejected));
+            }
             kept.lock().extend(events.cloned());
             let apply = |write: &Write| match &write.change {
-                Change::Put(_) if rows.get(&write.key).is_some_and(|row| row.version() > write.version) => {
-                    Found::Newer
-                }
+                _ if is_newer(rows, write) => Found::Newer,
                 Change::Put(row) => Found::present(rows.insert(write.key.clone(), row.clone()).is_some()),
                 Change::Delete => Found::present(rows.remove(&write.key).is_some()),
             };
-            writes.iter().map(apply).collect()
+            Ok(writes.iter().map(apply).collect())
         };
-        self.follow(Vec::new(), writes.to_vec(), false, perform).await
+        self.follow(Vec::new(), writes.to_vec(), false, perform).await?
     }
 
     async fn list(&mut self, listing: &Listing) -> Answer<Vec<Listed>> {

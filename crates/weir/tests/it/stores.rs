@@ -1,7 +1,7 @@
 //! The stores against the real servers: the contract, ownership, and what a dead predecessor may not do.
 
 use crate::support::{Client, Server, mariadb, mariadb_with, postgres, until, weir};
-use kv::{Change, Key, Row, Version, Write};
+use kv::{Change, Key, Row, Timestamp, Version, Write};
 use lab_data::experiment::Engine;
 use lab_run::harness::{DatabaseOptions, DatabaseServer};
 use mysql_async::prelude::Queryable;
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use store::{self, Found, Kind, Lease, Part, Session, Store, contract};
+use store::{self, EventBlock, Found, Kind, Lease, Part, Session, Store, contract};
 use tokio::runtime::Runtime;
 
 fn runtime() -> Runtime {
@@ -330,6 +330,18 @@ fn check_newer_row(database: &DatabaseServer) {
             [put("b", b"older", 9), Write { key: gone, version: Version(11), change: Change::Delete }];
         assert_eq!(session.write(&batch).await.unwrap(), [Found::Newer, Found::Present]);
         assert_eq!(value_of(session.as_mut(), "b").await, Some(b"newer".to_vec()));
+        // Events would say that it was replaced.
+        let events = EventBlock { id: 1, at: Timestamp(1), body: b"events".to_vec().into() };
+        let batch = [put("a", b"later", 12), put("b", b"older", 9)];
+        for writes in [&batch[1..], &batch] {
+            let refused = session.write_with(writes, Some(&events)).await.unwrap_err();
+            let is_told = refused.to_string().contains("a newer version");
+            assert!(refused.kind() == Kind::Rejected && is_told, "{refused}");
+        }
+        assert_eq!(value_of(session.as_mut(), "a").await, Some(b"a".to_vec()));
+        assert_eq!(session.events(0).await.unwrap(), []);
+        assert_eq!(session.write_with(&batch[..1], Some(&events)).await.unwrap(), [Found::Present]);
+        assert_eq!(session.events(0).await.unwrap(), [events]);
     });
 }
 
