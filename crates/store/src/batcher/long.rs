@@ -262,9 +262,9 @@ async fn outline(session: &mut dyn Session, listing: &Listing, with_values: bool
         }
         let Some(last) = page.rows.last().filter(|_| has_more) else { return Ok(page) };
         // What is behind the last row.
-        asked.from = [last.row.key(), b"\0"].concat();
+        let behind = [last.row.key(), b"\0"].concat();
         if started.elapsed() > LIST_TIME_MAX || was_rejected && listing.expired {
-            page.next = Some(asked.from);
+            page.next = Some(behind);
             return Ok(page);
         }
         let room = (bytes_max - bytes.min(bytes_max)).min(STATEMENT_BYTES_MAX);
@@ -274,6 +274,8 @@ async fn outline(session: &mut dyn Session, listing: &Listing, with_values: bool
             // In any order: these are found again.
             count += page.rows.len();
             (page.rows, bytes) = (Vec::new(), 0);
+        } else {
+            asked.from = behind;
         }
     }
 }
@@ -380,8 +382,7 @@ async fn apply<'s>(
     };
     if found.contains(&Found::Newer) {
         // Somebody else writes the store, and part of this is in it.
-        let what = "the store holds a newer version of a key: something else writes it";
-        return Err(Error::new(Kind::Unknown, what));
+        return Err(Error::newer(Kind::Unknown));
     }
     let Some(block) = block else {
         ticket.end_without();
