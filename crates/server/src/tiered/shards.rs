@@ -30,9 +30,10 @@ pub struct Tiers {
 }
 
 impl Tiers {
-    /// Acquires the stores, one after the other, and starts. No request waits longer than `deadline` for its store.
+    /// Acquires the first store, and then all others at the same time: of two servers that start, only one gets as far. No request
+    /// waits longer than `deadline` for its store.
     ///
-    /// Errors: as [`Tiered::start`]; leases acquired before the failure are released.
+    /// Errors: as [`Tiered::start`], of the first store that fails in their order; the leases of the others are released.
     pub fn start(shards: Vec<Shard>, deadline: Duration) -> Result<Tiers, Error> {
         let of = shards.len();
         if !(1..=SHARDS_MAX).contains(&of) {
@@ -48,8 +49,13 @@ impl Tiers {
                 _ => error,
             })
         };
-        let shards = shards.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
-        Ok(Tiers { shards, replica: None })
+        let mut shards = shards.into_iter().enumerate();
+        let first = shards.next().map(start).transpose()?;
+        let others: Result<Vec<Tiered>, Error> = std::thread::scope(|scope| {
+            let threads: Vec<_> = shards.map(|shard| scope.spawn(move || start(shard))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a start does not panic")).collect()
+        });
+        Ok(Tiers { shards: first.into_iter().chain(others?).collect(), replica: None })
     }
 
     /// From now on rows that come from the stores are counted in `budget` until the requests have them.
@@ -178,6 +184,7 @@ mod tests {
     use kv::{Precondition, Version};
     use store::contract::scripted::{Act, Scripted, Stage, Step};
     use store::replica::Lag;
+    use tokio::sync::Barrier;
 
     const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -342,6 +349,22 @@ mod tests {
     async fn with_one_store_every_key_is_the_firsts() {
         let (tiers, _stages) = start(1);
         assert!((0..100_u8).all(|i| tiers.shard_of(&[i]) == 0));
+    }
+
+    /// After a crash each of them takes 2 s.
+    #[test]
+    fn all_stores_but_the_first_are_acquired_at_the_same_time() {
+        let barrier = Arc::new(Barrier::new(2));
+        let others = (0..2).map(|_| Scripted::new().0.acquired_with(Arc::clone(&barrier)));
+        let stores = std::iter::once(Scripted::new().0).chain(others);
+        Tiers::start(stores.map(shard).collect(), DEADLINE).unwrap();
+        // Of several failures it is the first by their order.
+        let mut shards: Vec<Shard> = (0..4).map(|_| shard(Scripted::new().0)).collect();
+        for index in [2, 3] {
+            shards[index].store = store::open(&format!("file:/dev/null/{index}")).unwrap();
+        }
+        let failure = Tiers::start(shards, DEADLINE).err().unwrap().to_string();
+        assert!(failure.contains("/dev/null/2"), "{failure}");
     }
 
     #[tokio::test]
