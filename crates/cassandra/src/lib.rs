@@ -46,6 +46,8 @@ pub const SCHEME: Scheme = Scheme {
 
 /// How often it is looked whether there is a node that answers.
 const LOOK: Duration = Duration::from_millis(250);
+/// After so many looks, a minute, the clock is read: on a machine that its host stopped for a while it is late.
+const CLOCK_LOOKS: u32 = 240;
 /// A connection is given up if its node has not answered for so long: it was stopped, or cannot be reached.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -66,6 +68,7 @@ struct Cassandra {
     /// From the first lease on.
     connected: OnceLock<Arc<Connected>>,
     leases: AtomicU64,
+    clock: Arc<Clock>,
     conflicts: Arc<Conflicts>,
 }
 
@@ -76,6 +79,7 @@ impl Cassandra {
             config,
             connected: OnceLock::new(),
             leases: AtomicU64::new(0),
+            clock: Arc::default(),
             conflicts: Arc::default(),
         })
     }
@@ -102,7 +106,8 @@ impl Cassandra {
         let statements = Statements::prepare(&driver, self.config.reads).await;
         let statements = statements.map_err(|failed| self.failed("make its tables", failed))?;
         let (shown, conflicts) = (Arc::clone(&self.config.shown), Arc::clone(&self.conflicts));
-        let connected = Connected { driver, statements, clock: Clock::default(), shown, conflicts };
+        let clock = Arc::clone(&self.clock);
+        let connected = Connected { driver, statements, clock, shown, conflicts };
         Ok(self.connected.get_or_init(|| Arc::new(connected)))
     }
 
@@ -213,18 +218,6 @@ impl Cassandra {
         Ok(())
     }
 
-    /// The cluster's clock.
-    async fn now(&self, driver: &Driver) -> Result<Timestamp, Error> {
-        let mut clock = Statement::new("SELECT toUnixTimestamp(now()) FROM system.local");
-        clock.set_consistency(Consistency::One);
-        let found = driver.query_unpaged(clock, ()).await;
-        let found = found.map_err(|error| self.failed("read the time", error))?;
-        let rows = found.into_rows_result().ok();
-        let row = rows.and_then(|rows| rows.first_row::<(i64,)>().ok());
-        let what = || Error::new(Kind::Unavailable, format!("{} does not say the time", self.config.shown));
-        row.map(|(at,)| Timestamp(at as u64)).ok_or_else(what)
-    }
-
     fn failed(&self, what: &str, failed: impl Into<Failed>) -> Error {
         let Failed { meaning, cause } = failed.into();
         let shown = &self.config.shown;
@@ -234,13 +227,21 @@ impl Cassandra {
 
     async fn take(&self, part: Part) -> Result<Lease, Error> {
         let connected = Arc::clone(self.connected(part).await?);
-        let now = self.now(&connected.driver).await?;
+        let now =
+            read_clock(&connected.driver).await.map_err(|failed| self.failed("read the time", failed))?;
         connected.clock.advance_to(now);
         let epoch = self.leases.fetch_add(1, Relaxed) + 1;
         let lost = Box::pin(async move {
-            let Connected { driver, shown, .. } = &*connected;
+            let Connected { driver, shown, clock, .. } = &*connected;
+            let mut looks = 0_u32;
             while driver.get_cluster_state().get_nodes_info().iter().any(|node| node.is_connected()) {
                 tokio::time::sleep(LOOK).await;
+                looks = looks.wrapping_add(1);
+                if looks.is_multiple_of(CLOCK_LOOKS)
+                    && let Ok(Ok(now)) = tokio::time::timeout(LOOK, read_clock(driver)).await
+                {
+                    clock.advance_to(now);
+                }
             }
             format!("no node of {shown} can be reached")
         });
@@ -261,6 +262,10 @@ impl Store for Cassandra {
         Ok(Box::new(CassandraSession { connected, seen: None }))
     }
 
+    fn clock(&self) -> Arc<Clock> {
+        Arc::clone(&self.clock)
+    }
+
     fn workers(&self) -> Workers {
         WORKERS
     }
@@ -272,7 +277,6 @@ impl Store for Cassandra {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             writers: Writers::Servers,
-            has_events: false,
             no_lists: Some(
                 "this store has no list of keys: it places them by a hash, and so has no order of them",
             ),
@@ -285,6 +289,16 @@ impl Store for Cassandra {
             weak_reads: self.config.reads.name(),
         }
     }
+}
+
+/// The cluster's clock.
+async fn read_clock(driver: &Driver) -> Result<Timestamp, Failed> {
+    let mut clock = Statement::new("SELECT toUnixTimestamp(now()) FROM system.local");
+    clock.set_consistency(Consistency::One);
+    let rows = driver.query_unpaged(clock, ()).await?.into_rows_result();
+    let rows = rows.map_err(|error| Failed::odd(&error))?;
+    let (at,) = rows.first_row::<(i64,)>().map_err(|error| Failed::odd(&error))?;
+    Ok(Timestamp(at as u64))
 }
 
 /// The failure of the socket or of TLS: while connecting, or, where a node refuses the client's certificate, at the first answer.

@@ -136,7 +136,7 @@ pub(crate) struct Connected {
     pub(crate) driver: Driver,
     pub(crate) statements: Statements,
     /// The cluster's.
-    pub(crate) clock: Clock,
+    pub(crate) clock: Arc<Clock>,
     pub(crate) shown: Arc<str>,
     pub(crate) conflicts: Arc<Conflicts>,
 }

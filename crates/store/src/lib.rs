@@ -50,7 +50,7 @@ pub use url_tls::{TLS_PARAMETERS, cluster_tls, cluster_tls_failure};
 use async_trait::async_trait;
 use embedded::Embedded;
 use kv::counters::Counter;
-use kv::{Key, Row, Timestamp, Write};
+use kv::{Clock, Key, Row, Timestamp, Write};
 use memory::Memory;
 use mysql::Mysql;
 use postgres::Postgres;
@@ -79,6 +79,11 @@ pub trait Store: Send + Sync {
     /// counts only once the lease was confirmed.
     fn sessions_may_outlive_lease(&self) -> bool {
         false
+    }
+
+    /// Its clock, which is set with each lease. A store that is acquired once and for all may advance it later.
+    fn clock(&self) -> Arc<Clock> {
+        Arc::default()
     }
 
     /// How many sessions serve it best.
@@ -120,8 +125,6 @@ pub trait Store: Send + Sync {
 pub struct Capabilities {
     /// Who writes its rows.
     pub writers: Writers,
-    /// Whether every write of its rows is told as an event, which it can keep.
-    pub has_events: bool,
     /// Why it cannot list rows in the order of their keys, if that is so.
     pub no_lists: Option<&'static str>,
     /// Why it cannot write several keys in one commit, if that is so.
@@ -136,12 +139,16 @@ impl Capabilities {
     /// What most stores can do: everything.
     pub const OWNED: Capabilities = Capabilities {
         writers: Writers::Owner,
-        has_events: true,
         no_lists: None,
         no_atomic_batches: None,
         no_clear: None,
         weak_reads: None,
     };
+
+    /// Whether every write of its rows is told as an event, which it can keep: nobody else writes them.
+    pub fn has_events(&self) -> bool {
+        self.writers == Writers::Owner
+    }
 }
 
 /// Who writes the rows of a store.
@@ -213,7 +220,8 @@ pub trait Session: Send {
         self.write_with(writes, None).await
     }
 
-    /// The same, and keeps a block of events in the same commit.
+    /// The same, and keeps a block of events in the same commit. Where one of the writes finds a newer row, none is applied then
+    /// ([`Kind::Rejected`]): the block says of all that they were.
     async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>>;
 
     /// The first of the blocks behind the one with the id `behind`, in their order; none if there are none.

@@ -60,9 +60,7 @@ impl<S> RowsTable<S> {
     pub(super) fn capabilities(&self) -> Capabilities {
         match self.names.is_some() && self.others_write {
             // Nobody says what the others write.
-            true => {
-                Capabilities { writers: Writers::OwnerAndPrograms, has_events: false, ..Capabilities::OWNED }
-            }
+            true => Capabilities { writers: Writers::OwnerAndPrograms, ..Capabilities::OWNED },
             false => Capabilities::OWNED,
         }
     }

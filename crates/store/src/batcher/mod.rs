@@ -143,7 +143,7 @@ struct Shared {
     sessions: AtomicUsize,
     versions: Versions,
     /// The store's.
-    clock: Clock,
+    clock: Arc<Clock>,
     /// Whether there may be rows that expire. Else nothing has to be read to know that a row has not.
     may_expire: AtomicBool,
     /// Until when rows may be answered without asking the store.
@@ -177,13 +177,13 @@ impl Batcher {
         let (status, _) = watch::channel(Status::Down("ownership is not acquired yet".into()));
         let (lost, lost_receiver) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
+            clock: store.clock(),
             store,
             config,
             status,
             lost,
             sessions: AtomicUsize::new(0),
             versions: Versions::default(),
-            clock: Clock::default(),
             may_expire: AtomicBool::new(false),
             hit_lease: HitLease::default(),
             leaving: watch::channel(Leaving::No).0,
@@ -244,7 +244,7 @@ impl Batcher {
             let what = "this store does not keep Idempotency-Keys; send the request without one";
             return request.reply.give(Err(Error::new(Kind::Unfit, what)));
         }
-        if self.batching() == Batching::Off && request.condition != Precondition::None {
+        if self.shared.config.batching == Batching::Off && request.condition != Precondition::None {
             let what = "with batching off writes have no order, so conditional ones are refused";
             return request.reply.give(Err(Error::new(Kind::Rejected, what)));
         }
@@ -296,7 +296,7 @@ impl Batcher {
 
     /// Whether every write is told as an event. Without batches writes have no order.
     pub fn has_events(&self) -> bool {
-        self.batching() == Batching::On && self.capabilities().has_events
+        self.shared.config.batching == Batching::On && self.capabilities().has_events()
     }
 
     /// What the store can do.
@@ -339,11 +339,6 @@ impl Batcher {
         self.push_long(LongRequest::Clear { reply });
     }
 
-    /// What shares a commit.
-    pub fn batching(&self) -> Batching {
-        self.shared.config.batching
-    }
-
     /// How long a request waits in a queue at most.
     pub fn queue_wait_max(&self) -> Duration {
         self.shared.config.queue_wait_max
@@ -362,7 +357,7 @@ impl Batcher {
 
     /// The queue for `key`: always the same one, whatever it is asked for; with batching off that of the idlest worker.
     fn queue_of<R>(&self, queues: &Queues<R>, key: &Key) -> usize {
-        if self.batching() == Batching::Off
+        if self.shared.config.batching == Batching::Off
             && let Some(idlest) = queues.idlest()
         {
             return idlest;

@@ -257,7 +257,7 @@ impl Owner {
         let Shared { store, events, .. } = &*self.shared;
         let first = Version::first_of(epoch).0;
         let mut blocks: Vec<EventBlock> = Vec::new();
-        if store.capabilities().has_events {
+        if store.capabilities().has_events() {
             let mut session = store.connect(epoch).await?;
             loop {
                 let more = session.events(blocks.last().map_or(0, |block| block.id)).await?;

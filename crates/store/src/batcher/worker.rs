@@ -152,6 +152,8 @@ impl<R: Request> StoreWorker<R> {
         };
         let mut status = self.shared.status.subscribe();
         loop {
+            // One may have been handed over since: its own worker refuses what waits there.
+            self.queue.release();
             let is_closed = self.queue.is_closed();
             let is_refused = |queued: &Queued<R>| match away {
                 _ if is_closed => true,

@@ -243,6 +243,7 @@ struct SlowToAcquire {
     store: Scripted,
     leases: AtomicUsize,
     end: Arc<tokio::sync::Semaphore>,
+    clock: Arc<Clock>,
 }
 
 #[async_trait]
@@ -259,6 +260,10 @@ impl Store for SlowToAcquire {
         self.store.connect(epoch).await
     }
 
+    fn clock(&self) -> Arc<Clock> {
+        Arc::clone(&self.clock)
+    }
+
     fn workers(&self) -> Workers {
         Workers { read: 1, write: 0 }
     }
@@ -270,7 +275,8 @@ impl Store for SlowToAcquire {
 fn who_has_seen_that_the_store_is_up_is_not_refused() {
     let (store, stage) = Scripted::new();
     let end = Arc::new(tokio::sync::Semaphore::new(0));
-    let store = SlowToAcquire { store, leases: AtomicUsize::new(0), end: Arc::clone(&end) };
+    let clock = Arc::default();
+    let store = SlowToAcquire { store, leases: AtomicUsize::new(0), end: Arc::clone(&end), clock };
     let config = Config { role: Role::Replica, ..Config::default() };
     let batcher = Batcher::start(Box::new(store), config, Arc::new(())).unwrap();
     let (sender, receiver) = mpsc::channel();
@@ -300,10 +306,15 @@ fn who_has_seen_that_the_store_is_up_is_not_refused() {
 async fn before_the_first_lease_nobody_knows_the_time() {
     let (store, _stage) = Scripted::new();
     let end = Arc::new(tokio::sync::Semaphore::new(0));
-    let store = SlowToAcquire { store, leases: AtomicUsize::new(0), end: Arc::clone(&end) };
+    let clock = Arc::new(Clock::default());
+    let leases = AtomicUsize::new(0);
+    let store = SlowToAcquire { store, leases, end: Arc::clone(&end), clock: Arc::clone(&clock) };
     let config = Config { is_standby: true, ..Config::default() };
     let batcher = Batcher::start(Box::new(store), config, Arc::new(())).unwrap();
     assert_eq!(batcher.time().await.unwrap_err().kind(), Kind::Unavailable);
+    // A store that says it without a new lease.
+    clock.advance_to(Timestamp(1 << 50));
+    assert!(batcher.time().await.unwrap() >= Timestamp(1 << 50));
     end.close();
 }
 
@@ -545,6 +556,26 @@ fn a_session_lost_while_one_worker_serves_all_leaves_nobody_unanswered() {
         step.act(Act::Answer);
         applied(&answers);
     }
+}
+
+/// A commit that ended after the store was lost could hand its queue over to a first worker that served nothing: what came then
+/// waited for the next lease.
+#[test]
+fn what_is_queued_after_a_late_hand_over_is_refused_while_the_store_is_lost() {
+    let (batcher, stage) = start_two();
+    let in_flight = about_to_hand_over(&batcher, &stage);
+    let [a, _] = letters(&batcher, 1);
+    let until_open = |sessions| {
+        while batcher.shared.sessions.load(Relaxed) != sessions {
+            std::thread::yield_now();
+        }
+    };
+    batcher.shared.status.send_replace(Status::Down("as the test says".into()));
+    until_open(1);
+    slowly(&in_flight);
+    until_open(0);
+    let (_, refused) = write(&batcher, &format!("{a}=1")).recv().unwrap();
+    assert_eq!(refused.unwrap_err().kind(), Kind::Unavailable);
 }
 
 /// A store worker handed its queue to a first worker that had ended: what waited there was never answered.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use store::{self, Batching, Capabilities, Kind, Writers, replica};
+use store::{self, Batching, Kind, Writers, replica};
 
 /// Without batches, requests in flight are bounded by sessions: as many as servers without batches have connections.
 const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 };
@@ -195,8 +195,8 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
             let why = "it is for postgres:// with several hosts; leave it out";
             return refused("--allow-asynchronous-failover", why);
         }
-        let Capabilities { writers, has_events, .. } = store.capabilities();
-        if args.event_log.is_some() && !has_events {
+        let capabilities = store.capabilities();
+        if args.event_log.is_some() && !capabilities.has_events() {
             return refused("--event-log", "it cannot keep events; leave the flag out");
         }
         let best = match args.batching {
@@ -208,8 +208,10 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
             write: args.store_write_workers.unwrap_or(best.write),
         };
         // Where others write, too, a cached row could be older than what they wrote.
-        let share =
-            cache::Limits { entries: if writers == Writers::Owner { share.entries } else { 0 }, ..share };
+        let share = cache::Limits {
+            entries: if capabilities.writers == Writers::Owner { share.entries } else { 0 },
+            ..share
+        };
         let cache = Cache::new(share, args.cache_shards.div_ceil(of), args.cache_policy)
             .with_shadow_policies(&args.shadow_policies);
         Ok(Shard { cache, store, config: store::Config { workers: Some(workers), ..config.clone() } })
