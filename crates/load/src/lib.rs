@@ -147,7 +147,9 @@ fn reach(plan: &Plan) -> Result<Arc<[Endpoint]>, Error> {
         return Err(Error::input(format_args!("{flag} is only for https, and {} is not", plan.urls[0]))
             .hint(format_args!("write https://…, or leave {flag} out")));
     }
-    let config = if is_tls { Some(plan.tls.config(plan.http2, plan.connect)?) } else { None };
+    // Where each request has a connection of its own, the cost of connecting is what is measured.
+    let config =
+        if is_tls { Some(plan.tls.config(plan.http2, plan.connect == Connect::Once)?) } else { None };
     let reached = plan.urls.iter().map(|target| {
         let tls = target.tls_host().zip(config.as_ref());
         let tls = tls.map(|(host, config)| Ok::<_, Error>((Arc::clone(config), tls::server_name(host)?)));

@@ -1,6 +1,5 @@
 //! TLS to the server under load: its flags, and what a failed handshake means.
 
-use super::Connect;
 use ::tls::{CURL, Check, Identity, Trusted};
 use kv::Error;
 use rustls::client::Resumption;
@@ -48,15 +47,14 @@ impl Tls {
         given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
     }
 
-    /// What a client does in a handshake. Where each request has a connection of its own, none resumes a session: the cost of connecting
-    /// is what is measured.
-    pub(super) fn config(&self, http2: bool, connect: Connect) -> Result<Arc<ClientConfig>, Error> {
+    /// What a client does in a handshake. Only one that `resumes` takes up the session of an earlier connection.
+    pub(super) fn config(&self, http2: bool, resumes: bool) -> Result<Arc<ClientConfig>, Error> {
         let check = if self.insecure { Check::Nothing } else { Check::ChainAndName };
         let trusted = self.cacert.clone().map_or(Trusted::System, Trusted::File);
         let own = self.cert.clone().zip(self.key.clone());
         let own = own.map(|(certificate, key)| Identity { certificate, key });
         let mut config = ::tls::config(&CURL, check, &trusted, own.as_ref()).map_err(Error::input)?;
-        if connect == Connect::Each {
+        if !resumes {
             config.resumption = Resumption::disabled();
         }
         config.alpn_protocols = vec![if http2 { HTTP2.to_vec() } else { b"http/1.1".to_vec() }];
