@@ -240,7 +240,6 @@ impl Runner for LiveRunner<'_> {
                     self.fleet.limits.take(SERVER, process.pid())?;
                 }
                 self.connect(1.0)?;
-                self.probe_limits()?;
             }
             Target::Url { url } => {
                 // Any answer will do, also 404: it is only asked whether somebody is there.
