@@ -149,7 +149,7 @@ pub(super) fn confidence(found: &WorkloadFindings) -> Answer {
     let mut details: Vec<String> = failed.iter().map(|check| check.name.to_owned()).collect();
     match details.first_mut() {
         Some(first) => first.insert_str(0, "failed checks: "),
-        None => details.push("no check of this workload or of the run failed".to_owned()),
+        None => details.push("no check failed".to_owned()),
     }
     let is_unclear = |of: &&Effect| of.change.name == SLOWER_GENERATOR && of.shown == Shown::Undecided;
     if found.effects.iter().any(|of| is_unclear(&of)) {

@@ -4,7 +4,6 @@ use kv::proto::{Latency, LoadReport, ServerReport};
 use kv::units::{self, Rate, Span, short};
 use kv::{Error, named};
 use std::fmt;
-use std::slice;
 use std::str::FromStr;
 
 /// Conditions, each of one figure of a report.
@@ -193,20 +192,10 @@ pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
     Some(Error::unmet(format_args!("none of {} requests succeeded ({what})", report.attempts)).hint(hint))
 }
 
-/// Whether a server went away: in the last second, and for three times as long as between two successes before, nothing succeeded, and after the last success connections failed or requests had no
-/// answer. One of several went away also if no request to it succeeded.
+/// Whether a server went away: in the last second, and for three times as long as between two successes before, nothing succeeded,
+/// and after the last success connections failed or requests had no answer. One went away also if no request to it succeeded.
 pub fn server_is_gone(report: &LoadReport) -> Option<Error> {
-    let only = ServerReport {
-        url: "the server".to_owned(),
-        attempts: report.attempts,
-        successes: report.successes,
-        in_flight_at_end: report.in_flight_at_end,
-        stalled_secs: report.stalled_secs,
-        last_success_secs: report.last_success_secs,
-        last_connection_fault_secs: report.last_connection_fault_secs,
-    };
-    let servers = if report.servers.is_empty() { slice::from_ref(&only) } else { &report.servers };
-    servers.iter().find_map(|server| is_gone(server, report.window_secs))
+    report.servers.iter().find_map(|server| is_gone(server, report.window_secs))
 }
 
 fn is_gone(server: &ServerReport, window_secs: f64) -> Option<Error> {
@@ -326,17 +315,9 @@ mod tests {
             error.to_string(),
             "none of 1000 requests succeeded (http_4xx, status 401); hint: give --user, --bearer or a --header"
         );
-        let away = |silent_secs, last_connection_fault_secs| {
-            let last_success_secs = Some(silent_secs);
-            let report = LoadReport { last_success_secs, last_connection_fault_secs, ..report() };
-            server_is_gone(&report).is_some()
-        };
-        assert!(away(1.5, Some(0.1)) && !away(0.5, Some(0.1)) && !away(1.5, None));
-        // That a connection failed while others still succeeded is not why nothing succeeds now.
-        assert!(!away(1.5, Some(1.6)));
         let of = |url: &str, successes, silent_secs, fault_secs| ServerReport {
             url: url.to_owned(),
-            attempts: 9,
+            attempts: 998,
             successes,
             last_success_secs: Some(silent_secs),
             last_connection_fault_secs: fault_secs,
@@ -346,23 +327,27 @@ mod tests {
             let error = server_is_gone(&LoadReport { servers: servers.to_vec(), ..report() });
             error.map_or(String::new(), |error| error.to_string())
         };
+        let away = |silent, fault| !of_several(&[of("http://a", 998, silent, fault)]).is_empty();
+        assert!(away(1.5, Some(0.1)) && !away(0.5, Some(0.1)) && !away(1.5, None));
+        // That a connection failed while others still succeeded is not why nothing succeeds now.
+        assert!(!away(1.5, Some(1.6)));
         // That a connection to one server failed after the last success of another says nothing of either.
         assert_eq!(of_several(&[of("http://a", 9, 1.5, None), of("http://b", 9, 0.1, Some(0.2))]), "");
         let away = of_several(&[of("http://a", 9, 0.1, None), of("http://b", 9, 5.0, Some(0.2))]);
         assert!(away.starts_with("http://b went away: nothing succeeded in the last 5.0 s"), "{away}");
         let never = ServerReport { last_success_secs: None, ..of("http://b", 0, 0.0, None) };
         let away = of_several(&[of("http://a", 9, 0.1, None), never]);
-        assert_eq!(away, "none of 9 requests to http://b succeeded; hint: see its log, or leave it out");
+        assert_eq!(away, "none of 998 requests to http://b succeeded; hint: see its log, or leave it out");
         // With fewer clients than servers nothing is asked of some.
         assert_eq!(of_several(&[of("http://a", 9, 0.1, None), ServerReport::default()]), "");
         let stalled = |secs| {
-            let report = LoadReport { stalled_secs: Some(secs), in_flight_at_end: 16, ..report() };
-            server_is_gone(&report).map(|error| error.to_string())
+            let server = of("http://a", 998, 0.1, None);
+            of_several(&[ServerReport { stalled_secs: Some(secs), in_flight_at_end: 16, ..server }])
         };
-        assert!(stalled(0.9).is_none());
+        assert_eq!(stalled(0.9), "");
         assert_eq!(
-            stalled(4.0).unwrap(),
-            "the server stopped answering: 16 requests in flight had no answer in the last 4.0 s of the window; \
+            stalled(4.0),
+            "http://a stopped answering: 16 requests in flight had no answer in the last 4.0 s of the window; \
              hint: see its log; the figures are of the time before, too"
         );
     }

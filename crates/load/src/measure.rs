@@ -373,8 +373,6 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
     // Where no request names a key, there is nothing to say of keys and values.
     let keyed = plan.names_keys();
     let window_secs = tally.window.as_secs_f64();
-    let servers = tally.all_servers();
-    let secs = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     LoadReport {
         format: FORMAT,
         workload: if is_key_value { plan.workload().name.clone() } else { "url".to_owned() },
@@ -401,9 +399,6 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         operations: tally.operations(&kinds),
         errors: tally.errors(),
         failures: tally.examples.clone(),
-        stalled_secs: secs(tally.stalled(&servers)),
-        last_success_secs: secs(servers.last_success),
-        last_connection_fault_secs: secs(servers.last_connection_fault),
         servers: tally.server_reports(&plan.urls),
         statuses: tally.statuses.report(),
         verify: plan.verify.to_string(),
@@ -413,7 +408,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         backoff_secs: tally.backoff.as_secs_f64(),
         think_secs: tally.think.as_secs_f64(),
         in_flight_mean: Some(tally.in_flight_mean()),
-        in_flight_at_end: servers.in_flight_at_end,
+        in_flight_at_end: tally.in_flight_at_end(),
         unanswered: tally.unanswered,
         edge_secs: tally.edge_secs,
         cpu_secs: tally.cpu.as_secs_f64(),

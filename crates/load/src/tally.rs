@@ -225,11 +225,8 @@ impl Tally {
         ended
     }
 
-    /// All servers as one.
-    pub(super) fn all_servers(&self) -> ServerTally {
-        let mut all = ServerTally::default();
-        self.servers.iter().for_each(|server| all.add(server));
-        all
+    pub(super) fn in_flight_at_end(&self) -> u64 {
+        self.servers.iter().map(|server| server.in_flight_at_end).sum()
     }
 
     /// How long no request to `server` had ended when the window did, as long as one was in flight, if none took half as long.
@@ -239,7 +236,7 @@ impl Tally {
         server.last_end.map(|ago| ago.min(server.oldest_in_flight)).filter(|stalled| *stalled > 2 * longest)
     }
 
-    /// A report on each of the servers with these URLs, where there are several.
+    /// A report on each of the servers with these URLs.
     pub(super) fn server_reports(&self, urls: &[Target]) -> Vec<ServerReport> {
         let secs = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         let report = |(url, server): (&Target, &ServerTally)| ServerReport {
@@ -251,7 +248,7 @@ impl Tally {
             last_success_secs: secs(server.last_success),
             last_connection_fault_secs: secs(server.last_connection_fault),
         };
-        if urls.len() > 1 { urls.iter().zip(&self.servers).map(report).collect() } else { Vec::new() }
+        urls.iter().zip(&self.servers).map(report).collect()
     }
 
     /// A report on each of `kinds`.

@@ -123,18 +123,7 @@ pub struct LoadReport {
     /// Of each class of failures one request with its answer; empty in reports from before there were any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureExample>,
-    /// How long at the end of the window a request was in flight and none ended, if that is more than twice as long as
-    /// the longest request took. `None` otherwise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stalled_secs: Option<f64>,
-    /// How long before the end of the window the last request succeeded. `None` where none did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_success_secs: Option<f64>,
-    /// How long before the end of the window the last connection failed or a request had no answer in time. `None` where none
-    /// did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_connection_fault_secs: Option<f64>,
-    /// The servers, where there are several URLs; empty where there is one.
+    /// The servers, in the order of the URLs; empty in reports from before they were told apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerReport>,
     /// Complete answers by their status; empty in reports from before they were counted.
@@ -199,7 +188,7 @@ pub struct LoadReport {
     pub workers: Vec<WorkerReport>,
 }
 
-/// What one of several servers did.
+/// What one server did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ServerReport {
