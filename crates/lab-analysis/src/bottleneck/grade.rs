@@ -72,3 +72,6 @@ const HELD_BACK: f64 = 0.05;
 fn allows(of: &Evidence) -> bool {
     of.throttled.is_none_or(|share| share >= HELD_BACK)
 }
+
+#[cfg(test)]
+mod tests;
