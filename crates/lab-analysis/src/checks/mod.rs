@@ -52,12 +52,12 @@ pub const CHECKS: &[Check] = &[
         .about("min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, and no latency is above 60 s"),
     check("errors", "errors", Medium, Test::Row(row::errors))
         .about("at most 0.1 % of the attempts fail (levels with more do not count for throughput and knee), and every client has an answer in the window"),
+    check("machine", "other load on the machine", Medium, Test::Row(row::machine))
+        .about("little else runs: other virtual machines take at most 0.5 % of the cores (steal), other processes at most 5 %, and nothing is swapped"),
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
         .about("at most 1 % of the sum of all latencies is delay by the generator, whose threads wait for a core or send late; the time that an answer waits to be read does not count here"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
         .about("goodput and latency have no trend in the window, and an open loop is not over capacity; needs a window long enough to show a trend"),
-    check("machine", "other load on the machine", Medium, Test::Row(row::machine))
-        .about("little else runs: other virtual machines take at most 0.5 % of the cores (steal), other processes at most 5 %, and nothing is swapped"),
     check("mix", "requested mix", Medium, Test::Row(row::mix))
         .about("the observed mix of operations is the requested one"),
     check("checkpoints", "checkpoints", Medium, Test::Row(row::checkpoints))
