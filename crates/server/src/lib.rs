@@ -242,11 +242,11 @@ impl Interface {
         let hosts = Hosts::of(address, at.name.as_deref(), &options.hosts);
         match (place, &options.s3_credentials) {
             (Place::Compat(api), Some(credentials)) if api.is_s3 => {
-                Interface::S3(Arc::new(S3State::new(Arc::clone(credentials), hosts)))
+                Interface::S3(Arc::new(S3State { credentials: Arc::clone(credentials), hosts }))
             }
             (Place::Compat(api), _) => {
                 let statistics = Arc::clone(&statistics[api.name]);
-                Interface::Compat(Arc::new(CompatState::new(api, statistics, hosts)))
+                Interface::Compat(Arc::new(CompatState { api, statistics, hosts }))
             }
             (Place::Values | Place::Operations, _) => {
                 let has_values = matches!(place, Place::Values);

@@ -93,18 +93,8 @@ pub struct CompatListener {
 
 /// What the workers share of an API at one of its addresses.
 pub(super) struct CompatState {
-    api: &'static CompatApi,
-    statistics: Arc<Statistics>,
+    pub(super) api: &'static CompatApi,
+    pub(super) statistics: Arc<Statistics>,
     /// Those that its listener answers for.
-    hosts: Option<Hosts>,
-}
-
-impl CompatState {
-    pub(super) fn new(
-        api: &'static CompatApi,
-        statistics: Arc<Statistics>,
-        hosts: Option<Hosts>,
-    ) -> CompatState {
-        CompatState { api, statistics, hosts }
-    }
+    pub(super) hosts: Option<Hosts>,
 }

@@ -38,15 +38,9 @@ pub(crate) use answer::write_failure;
 
 /// What the workers share of the API at one of its addresses.
 pub(crate) struct S3State {
-    credentials: Arc<S3Credentials>,
+    pub(crate) credentials: Arc<S3Credentials>,
     /// Those that its listener answers for.
-    hosts: Option<Hosts>,
-}
-
-impl S3State {
-    pub(crate) fn new(credentials: Arc<S3Credentials>, hosts: Option<Hosts>) -> S3State {
-        S3State { credentials, hosts }
-    }
+    pub(crate) hosts: Option<Hosts>,
 }
 
 pub(crate) struct S3Connection<S: Stream> {
