@@ -8,7 +8,7 @@ use crate::head::{ReadCondition, content_encoding, content_type, ttl};
 use crate::json::{self, Etag, Members};
 use crate::reply::mark;
 use crate::routes::{if_match, unless};
-use crate::tiered::{Error, Kind, Read, WriteError, WriteTerms};
+use crate::tiered::{Error, Kind, Read, RowReservation, WriteError, WriteTerms};
 use crate::timeouts::End;
 use crate::tokens::Verb;
 use crate::wire::Stream;
@@ -210,16 +210,9 @@ pub(super) async fn perform<S: Stream>(
         let raised = held.reservation.borrow_mut().raise(2 * body.len());
         raised.map_err(|full| Failure::from(full).not_applied())?;
         let checked = operations.map(|operation| operation.and_then(&mut permitted));
-        let applied = together(worker, checked, body).await?;
-        let bytes = |answer: &Answered<'_>| answer.as_ref().ok()?.row.as_ref().map(Row::bytes);
-        let read: usize = applied.iter().filter_map(bytes).sum();
-        let fits = held.reservation.borrow_mut().raise(2 * body.len() + read);
+        // The rows count until the answers are sent.
+        let (applied, _reservation) = together(worker, checked, body).await?;
         for answer in applied {
-            // What is written is written.
-            let answer = match &fits {
-                Err(full) if bytes(&answer).is_some() => Err((*full).into()),
-                _ => answer,
-            };
             answers.push(answer).await?;
         }
         return answers.finish().await;
@@ -260,12 +253,12 @@ fn numbered(body: &[u8]) -> impl Iterator<Item = (usize, &[u8])> + Clone {
     (1..).zip(body.split(|byte| *byte == b'\n')).filter(|(_, line)| !line.trim_ascii().is_empty())
 }
 
-/// Performs all of them or none. They are the lines of `body`.
+/// Performs all of them or none; the answers, and the memory that is reserved for their rows. They are the lines of `body`.
 async fn together(
     worker: &Worker,
     operations: impl Iterator<Item = Checked>,
     body: &[u8],
-) -> Result<Vec<Answered<'static>>, Failure> {
+) -> Result<(Vec<Answered<'static>>, RowReservation), Failure> {
     let tiers = &worker.shared.tiers;
     let [tier] = &*tiers.shards else {
         let what =
@@ -292,14 +285,14 @@ async fn together(
         asked.push(AtomicOperation { key, condition, intent });
     }
     if asked.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     }
     let outcome = worker.locked(tier.write_atomically(asked)).await;
     match outcome.map_err(|error| Failure::of_write(WriteError::Store(error)))? {
-        AtomicOutcome::ConditionFailed(index, version) => {
+        (AtomicOutcome::ConditionFailed(index, version), _) => {
             Err(at_line(index, Failure::of_write(WriteError::ConditionFailed(version))))
         }
-        AtomicOutcome::Applied(applied) => {
+        (AtomicOutcome::Applied(applied), reservation) => {
             let answer = |(answer, unless): (AtomicAnswer, Option<Precondition>)| match answer {
                 AtomicAnswer::Read(Some(row)) => {
                     shown(row, None, &ReadCondition { unless, ..ReadCondition::default() }, None)
@@ -311,7 +304,7 @@ async fn together(
                 }
                 AtomicAnswer::Written(_) => Ok(written(204, None)),
             };
-            Ok(applied.into_iter().zip(unknown).map(answer).collect())
+            Ok((applied.into_iter().zip(unknown).map(answer).collect(), reservation))
         }
     }
 }

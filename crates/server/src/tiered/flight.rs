@@ -14,7 +14,7 @@ use store::{Batching, Error, Receiver, Sender, Writers, channel};
 /// What is on its way to a request, and the memory that is reserved for it meanwhile.
 pub(super) type Counted<T> = (T, RowReservation);
 pub(super) type CountedRead = Counted<Result<Read, Error>>;
-pub(super) type RowReservation = Option<Arc<Reservation<Arc<Budget>>>>;
+pub(crate) type RowReservation = Option<Arc<Reservation<Arc<Budget>>>>;
 
 /// A read of the store in flight.
 pub(super) struct Flight {

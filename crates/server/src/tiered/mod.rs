@@ -11,13 +11,14 @@ mod replica;
 mod shards;
 
 pub use cache::{Counts as CacheCounts, ShadowCounts};
+pub(crate) use flight::RowReservation;
 pub use replica::Replica;
 pub use shards::{Shard, Tiers};
 pub use store::{Error, Flush, Kind, LastError, Meters, SHARDS_MAX, Status, WorkerMeters, Workers};
 
 use crate::budget::{Budget, Full, Reservation, UNCOUNTED_BYTES_MAX};
 use cache::{Cache, Place};
-use flight::{Counted, Flight, Flights, RowReservation};
+use flight::{Counted, Flight, Flights};
 use kv::counters::Counter;
 use kv::{Clock, Key, Precondition, Row, Timestamp, Version};
 use parking_lot::Mutex;
@@ -236,8 +237,11 @@ impl Tiered {
         }
     }
 
-    /// Performs all `operations` in one commit, or none.
-    pub async fn write_atomically(&self, operations: Vec<AtomicOperation>) -> Result<AtomicOutcome, Error> {
+    /// Performs all `operations` in one commit, or none. With the outcome comes the memory that is reserved for its rows.
+    pub(crate) async fn write_atomically(
+        &self,
+        operations: Vec<AtomicOperation>,
+    ) -> Result<(AtomicOutcome, RowReservation), Error> {
         let written: Vec<Option<(Place, Key, u64)>> = operations
             .iter()
             .map(|AtomicOperation { key, intent, .. }| {
@@ -262,11 +266,11 @@ impl Tiered {
                 };
                 tier.end_write(*place, key, *generation, &result, Fill::IfAllowed);
             }
-            let counted = tier.count_answers(&mut outcome);
-            sender.send((outcome, counted));
+            let reservation = tier.count_answers(&mut outcome);
+            sender.send(outcome.map(|outcome| (outcome, reservation)));
         });
         self.batcher.write_atomically(operations, reply);
-        self.answer(receiver).await?.0
+        self.answer(receiver).await?
     }
 
     /// A part of a list, as the store has it.
@@ -385,7 +389,7 @@ impl Tier {
     fn count_answers(&self, outcome: &mut Result<AtomicOutcome, Error>) -> RowReservation {
         let Ok(AtomicOutcome::Applied(answers)) = outcome else { return None };
         let bytes = answers.iter().map(|answer| match answer {
-            AtomicAnswer::Read(Some(row)) => row.value().len(),
+            AtomicAnswer::Read(Some(row)) => row.bytes(),
             _ => 0,
         });
         let reserved = self.reserve(bytes.sum());

@@ -184,6 +184,27 @@ fn copied_answers_count_while_nobody_reads_them() {
     until_reserved(&mut client, 0.0);
 }
 
+/// What an atomic batch writes is written, also if the rows that it reads do not fit.
+#[test]
+fn rows_of_an_atomic_batch_count_while_nobody_reads_its_answers() {
+    const VALUE: usize = 16 << 20;
+    let flags = ["--memory-budget", "48MiB", "--value-bytes", "16MiB", "--head-timeout", "1h"];
+    let server = server(&flags);
+    let mut client = server.client();
+    assert_eq!(client.put("/kv/a", &vec![b'x'; VALUE]).status, 201);
+    let reads = "{\"op\":\"get\",\"key\":\"a\"}\n".repeat(2);
+    let mut slow = server.client();
+    let length = format!("Content-Length: {}\r\n", reads.len());
+    slow.send(&[request("POST /batch?atomic=true", &length), reads.clone().into_bytes()].concat()).unwrap();
+    until("its rows count", || gauge(&mut client, "weir_memory_reserved_bytes") >= 2.0 * VALUE as f64);
+    let lines = reads + "{\"op\":\"put\",\"key\":\"b\",\"value\":\"1\"}\n";
+    let answer = client.ask("POST", "/batch?atomic=true", &[], lines.as_bytes()).unwrap().text();
+    assert_eq!(answer.matches("\"code\":\"overloaded\"").count(), 2, "{answer}");
+    assert_eq!(client.get("/kv/b").text(), "1");
+    drop(slow);
+    until_reserved(&mut client, 0.0);
+}
+
 /// A batch of reads held a thousand values side by side and all its answers, and a list a page.
 #[test]
 fn batches_and_lists_that_nobody_reads_stay_within_the_budget() {
