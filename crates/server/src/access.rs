@@ -28,13 +28,6 @@ struct Accepted {
     until: Instant,
 }
 
-impl Accepted {
-    /// Whether it need not be looked up again.
-    fn is_current(&self, generation: u64, now: Instant) -> bool {
-        self.generation == generation && now < self.until
-    }
-}
-
 impl Access {
     /// Admits what a request asks for, or makes it why not. `rate` becomes what is left to the token, if it has a rate.
     pub(super) fn admit<K: AsRef<[u8]>>(
@@ -75,7 +68,7 @@ impl Access {
         rate: &mut Option<Box<RateState>>,
         action: Option<&Action<K>>,
     ) -> Result<(), Failure> {
-        self.look_up(tokens, authorization(head)?, arrived)?;
+        self.look_up(tokens, Some(authorization(head)?), arrived)?;
         if let Some(limiter) = self.0.as_ref().and_then(|accepted| accepted.token.limiter.as_ref()) {
             let state = rate.insert(Box::new(limiter.take(arrived)));
             if !state.is_within {
@@ -91,12 +84,17 @@ impl Access {
         }
     }
 
-    /// Accepts the token in `field`, unless that is known.
-    fn look_up(&mut self, tokens: &Tokens, field: &[u8], now: Instant) -> Result<(), Failure> {
+    /// Accepts the token in `field`, or the one that was accepted last, unless it need not be looked up again.
+    fn look_up(&mut self, tokens: &Tokens, field: Option<&[u8]>, now: Instant) -> Result<(), Failure> {
         let generation = tokens.0.generation();
-        let is_known =
-            |accepted: &Accepted| accepted.is_current(generation, now) && is_same(&accepted.field, field);
-        if !self.0.as_deref().is_some_and(is_known) {
+        let is_known = |accepted: &Accepted| {
+            accepted.generation == generation
+                && now < accepted.until
+                && field.is_none_or(|field| is_same(&accepted.field, field))
+        };
+        let accepted = self.0.as_deref();
+        if !accepted.is_some_and(is_known) {
+            let field = field.or(accepted.map(|accepted| &*accepted.field)).unwrap_or_default();
             let (token, until) = accept(&tokens.0.current(), field, now)?;
             self.0 = Some(Box::new(Accepted { field: field.into(), token, generation, until }));
         }
@@ -110,11 +108,8 @@ impl Access {
         verb: Verb,
         key: &[u8],
     ) -> Result<(), Failure> {
-        let Some(tokens) = state.tokens.as_deref() else { return Ok(()) };
-        let (generation, now) = (tokens.0.generation(), Instant::now());
-        if !self.0.as_deref().is_some_and(|accepted| accepted.is_current(generation, now)) {
-            let field = self.0.as_ref().map(|accepted| accepted.field.clone()).unwrap_or_default();
-            self.look_up(tokens, &field, now)?;
+        if let Some(tokens) = &state.tokens {
+            self.look_up(tokens, None, Instant::now())?;
         }
         self.permit(verb, key)
     }
@@ -124,13 +119,11 @@ impl Access {
         &mut self,
         state: &PlainState,
         action: &Action<K>,
-        begun: Instant,
     ) -> Result<(), Failure> {
         let is_of_data = matches!(action, Action::Data { .. } | Action::Batch { .. } | Action::List(_));
-        match (&state.tokens, &self.0) {
-            (Some(tokens), Some(accepted)) if is_of_data && begun.elapsed() >= CHECKED_MAX => {
-                let field = accepted.field.clone();
-                self.look_up(tokens, &field, Instant::now())?;
+        match &state.tokens {
+            Some(tokens) if is_of_data => {
+                self.look_up(tokens, None, Instant::now())?;
                 self.permit_action(action)
             }
             _ => Ok(()),

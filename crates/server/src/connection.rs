@@ -226,7 +226,7 @@ impl<S: Stream> Connection<S> {
             Ok(body) => body,
             Err(error) => return self.wire.refuse(&request, error.failure()?.closing()).await,
         };
-        if let Err(refused) = self.access.still_permits_action(&self.state, &action, request.started) {
+        if let Err(refused) = self.access.still_permits_action(&self.state, &action) {
             return Ok(self.wire.answer_failure(&request, &request.not_done(refused)));
         }
         if !matches!(action, Action::Page(_)) {
