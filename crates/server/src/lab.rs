@@ -12,6 +12,7 @@ use crate::tiered::WriteError;
 use http1::request::{Head, Method};
 use kv::Key;
 use kv::faults::{FAULTS, FaultSpec};
+use kv::proto;
 use std::borrow::Cow;
 
 /// What such a request asks for. A preload goes into the store and not into the cache; the value is the body.
@@ -39,12 +40,13 @@ impl Action {
 /// Finds the route; `None` where there is none, and the plain interface has the word.
 pub(super) fn route(head: &Head<'_, '_>) -> Option<Result<Action, Failure>> {
     let (path, query) = path_and_query(head);
+    let path = std::str::from_utf8(path).ok()?;
     let allow = match path {
-        b"/preload" => "POST",
-        b"/compute/prime" | b"/compute/hash" => "GET",
-        b"/inject" => "PUT, DELETE",
+        "/preload" => "POST",
+        proto::COMPUTE_PRIME | proto::COMPUTE_HASH => "GET",
+        proto::INJECT => "PUT, DELETE",
         // Other methods have this path elsewhere.
-        b"/kv" if head.method == Method::Delete => "DELETE",
+        "/kv" if head.method == Method::Delete => "DELETE",
         _ => return None,
     };
     if !allow.split(", ").any(|method| method == head.method.as_str()) {
@@ -54,19 +56,19 @@ pub(super) fn route(head: &Head<'_, '_>) -> Option<Result<Action, Failure>> {
 }
 
 /// What is asked for; a mistake in the query is answered with what it should be.
-fn action(head: &Head<'_, '_>, path: &[u8], query: Option<&[u8]>) -> Result<Action, Failure> {
+fn action(head: &Head<'_, '_>, path: &str, query: Option<&[u8]>) -> Result<Action, Failure> {
     if head.method == Method::Delete {
         return match (query, path) {
-            (None, b"/kv") => Ok(Action::Clear),
+            (None, "/kv") => Ok(Action::Clear),
             (None, _) => Ok(Action::Inject(FaultSpec::default())),
             // A request for a part must not remove everything.
-            (Some(_), b"/kv") => Err(wrong_query("this removes every key; to say so, leave the query out")),
+            (Some(_), "/kv") => Err(wrong_query("this removes every key; to say so, leave the query out")),
             (Some(_), _) => Err(wrong_query("this removes all added faults; leave the query out")),
         };
     }
     let params = Params::of(query.unwrap_or_default())?;
     match path {
-        b"/preload" => {
+        "/preload" => {
             let key = params.only("key").and_then(|key| Key::new(&key)).ok_or_else(|| {
                 wrong_query("write ?key=KEY and no more, with 1 to 1024 bytes; the value is the body")
             })?;
@@ -76,14 +78,14 @@ fn action(head: &Head<'_, '_>, path: &[u8], query: Option<&[u8]>) -> Result<Acti
             refuse_encoded(head, what)?;
             Ok(Action::Preload { key, content_type: content_type(only_field(head, "Content-Type")?)? })
         }
-        b"/compute/prime" => {
+        proto::COMPUTE_PRIME => {
             let count = params.only("count").and_then(|count| std::str::from_utf8(&count).ok()?.parse().ok());
             match count {
                 Some(count @ 1..=PRIMES_MAX) => Ok(Action::Primes(count)),
                 _ => Err(wrong_query("write ?count=N and no more, with N from 1 to 10000")),
             }
         }
-        b"/compute/hash" => match params.only("text") {
+        proto::COMPUTE_HASH => match params.only("text") {
             Some(text) if (1..=TEXT_BYTES_MAX).contains(&text.len()) => Ok(Action::Hash(text)),
             _ => Err(wrong_query("write ?text=TEXT and no more, with 1 to 8192 bytes")),
         },
