@@ -1,6 +1,8 @@
 //! Pauses of a worker's tasks, exact to some microseconds, for injected delays.
 //!
 //! The timer of the runtime counts whole milliseconds, rounded up.
+//! All pauses of a worker share a timer: one for each takes up to twice the processor time where many end together, and a file
+//! descriptor each.
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
