@@ -1,7 +1,7 @@
 //! From the URL of a PostgreSQL server to connections with it.
 
 use super::tls::{self, Tls};
-use super::{Host, OPENED, Postgres, cause};
+use super::{Fields, Host, OPENED, Postgres, cause};
 use crate::password::{Passfile, Password, default_passfile};
 use crate::sql::{Failure, Meaning, Setup};
 use crate::store_url::{Place, StoreUrl};
@@ -9,13 +9,12 @@ use crate::user_table::{self, RowsTable};
 use crate::{Error, Kind, redacted};
 use kv::one_line;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use tokio_postgres::config::{self, SslMode};
+use tokio_postgres::config::SslMode;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Socket};
 
 /// The parameters of a URL that the driver knows what to do with.
@@ -35,8 +34,8 @@ impl Postgres {
         for ignored in IGNORED {
             url.take(ignored);
         }
-        let mut fields: BTreeMap<&str, String> =
-            DRIVER_PARAMETERS.into_iter().filter_map(|name| Some((name, url.take(name)?))).collect();
+        let taken = DRIVER_PARAMETERS.into_iter().filter_map(|name| Some((name, url.take(name)?)));
+        let mut fields: Fields = taken.filter(|(_, value)| !value.is_empty()).collect();
         let places = std::mem::take(&mut url.places);
         if places.len() > 1
             && let Some(name) =
@@ -71,11 +70,11 @@ impl Postgres {
         let passfile = passfile.or_else(|| std::env::var("PGPASSFILE").ok()).map(Into::into);
         let passfile = passfile.or_else(default_passfile);
         let hosts = places.into_iter().map(|place| {
-            let config = config_of(place, fields.clone())?;
+            let fields = fields_of(place, fields.clone())?;
             let known = Password::of_url(given.clone(), file.clone())?;
             let known = known.or_else(|| Password::of_variable("PGPASSWORD"));
-            let password = known.unwrap_or_else(|| password_of(&config, passfile.clone()));
-            Ok(Host { config, password })
+            let password = known.unwrap_or_else(|| password_of(&fields, passfile.clone()));
+            Ok(Host { config: config_of(&fields)?, fields, password })
         });
         let hosts: Vec<Host> = hosts.collect::<Result<_, String>>().map_err(wrong)?;
         let number = OPENED.fetch_add(1, Relaxed);
@@ -163,8 +162,8 @@ async fn until_ended(mut connection: Connection<Socket, tls::Stream>) -> String 
     }
 }
 
-/// What the driver is to know of a host: where it is, and `fields`.
-fn config_of(place: Place, mut fields: BTreeMap<&str, String>) -> Result<Config, String> {
+/// The settings of a host: where it is, and `fields`.
+fn fields_of(place: Place, mut fields: Fields) -> Result<Fields, String> {
     fields.entry("port").or_insert(place.port.unwrap_or(5432).to_string());
     if place.host.is_some() && fields.contains_key("host") {
         return Err("it has the host and the parameter host; leave one of them out".into());
@@ -178,8 +177,11 @@ fn config_of(place: Place, mut fields: BTreeMap<&str, String>) -> Result<Config,
             "a parameter names several hosts; write them as HOST:PORT,HOST:PORT before the database".into()
         );
     }
-    let text: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
-    let mut config: Config = text.join(" ").parse().map_err(|error| cause(&error))?;
+    Ok(fields)
+}
+
+fn config_of(fields: &Fields) -> Result<Config, String> {
+    let mut config: Config = text(fields).parse().map_err(|error| cause(&error))?;
     config.connect_timeout(Duration::from_secs(5)).keepalives_idle(Duration::from_secs(10));
     // A peer that vanished must not hold a worker for the kernel's 15 minutes, and the cache must not be served for long
     // while another server may own the store.
@@ -189,14 +191,13 @@ fn config_of(place: Place, mut fields: BTreeMap<&str, String>) -> Result<Config,
 }
 
 /// The password that libpq's file has for a host.
-fn password_of(config: &Config, passfile: Option<PathBuf>) -> Password {
-    let user =
-        config.get_user().map(str::to_owned).or_else(|| std::env::var("USER").ok()).unwrap_or_default();
-    let database = config.get_dbname().map_or_else(|| user.clone(), str::to_owned);
-    let port = config.get_ports().first().map_or(String::new(), u16::to_string);
+fn password_of(fields: &Fields, passfile: Option<PathBuf>) -> Password {
+    let field = |name| fields.get(name).cloned();
+    let user = field("user").or_else(|| std::env::var("USER").ok()).unwrap_or_default();
+    let database = field("dbname").unwrap_or_else(|| user.clone());
+    let port = field("port").unwrap_or_default();
     // As libpq calls the usual directory of its sockets.
-    let host =
-        Some(place_of(config)).filter(|place| !["", "/var/run/postgresql", "/tmp"].contains(&&**place));
+    let host = field("host").filter(|host| !["/var/run/postgresql", "/tmp"].contains(&&**host));
     let host = host.unwrap_or("localhost".to_owned());
     passfile.map_or(Password::None, |path| {
         let wanted = [host, port, database, user];
@@ -204,18 +205,11 @@ fn password_of(config: &Config, passfile: Option<PathBuf>) -> Password {
     })
 }
 
-/// The name of a host, or the directory of its socket.
-pub(super) fn place_of(config: &Config) -> String {
-    match config.get_hosts() {
-        [config::Host::Tcp(name), ..] => name.clone(),
-        [config::Host::Unix(path), ..] => path.display().to_string(),
-        [] => String::new(),
-    }
-}
-
-/// A value as it stands in the text of settings that libpq and the driver read.
-pub(super) fn quoted(value: &str) -> String {
-    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
+/// Settings as libpq and the driver read them.
+pub(super) fn text(fields: &Fields) -> String {
+    let quoted = |value: &str| value.replace('\\', "\\\\").replace('\'', "\\'");
+    let text = fields.iter().map(|(name, value)| format!("{name}='{}'", quoted(value)));
+    text.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

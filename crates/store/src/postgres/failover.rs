@@ -1,6 +1,5 @@
 //! A cluster that fails over: which of several hosts is the store, and whether an acknowledged write is on more than one of them.
 
-use super::connect::place_of;
 use super::{Host, Postgres};
 use crate::sql::{Failure, Meaning, Setup};
 use crate::{Error, Kind};
@@ -131,6 +130,6 @@ impl Postgres {
 impl Host {
     /// As in the URL, for messages.
     fn name(&self) -> String {
-        format!("{}:{}", place_of(&self.config), self.config.get_ports().first().copied().unwrap_or(5432))
+        format!("{}:{}", self.fields["host"], self.fields["port"])
     }
 }

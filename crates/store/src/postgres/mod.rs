@@ -27,6 +27,7 @@ use failover::{CONFIRM, SERVER};
 use kv::{Key, Row, Timestamp, Version, one_line};
 use parking_lot::Mutex;
 use session::PostgresSession;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, LazyLock};
@@ -107,9 +108,14 @@ pub(super) struct Postgres {
     leased: Mutex<Leased>,
 }
 
+/// Settings of libpq's by their names.
+type Fields = BTreeMap<&'static str, String>;
+
 /// One of the servers that may be the store.
 struct Host {
     /// Without the password.
+    fields: Fields,
+    /// The same for the driver.
     config: Config,
     password: Password,
 }

@@ -4,7 +4,7 @@
 //! `weir_1` and so on, whose slot in the store has the same name. If another database of the store's server has a slot of that name,
 //! the store's is called `weir_0_` and its database's OID. Shards hold distinct keys, so one table takes all.
 
-use super::connect::{place_of, quoted};
+use super::connect::text;
 use super::session::PostgresSession;
 use super::{OTHER_TABLES, Postgres, ROWS, ROWS_TABLE, TIME, cause, make_tables, refuse, until_closed};
 use crate::batcher::start_thread;
@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_postgres::Client;
-use tokio_postgres::config::ChannelBinding;
 
 /// Time between two checks of a copy.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
@@ -273,27 +272,15 @@ async fn failures(client: &Client, index: usize) -> i64 {
 /// A connection string as libpq reads it, for the replica to reach a store with. User and database are those of our own
 /// session: their defaults would be others there.
 fn connection(primary: &Postgres, user: &str, database: &str) -> Result<String, Error> {
-    let super::Host { config, password } = &primary.hosts[0];
-    let first = |item: Option<String>| item.unwrap_or_default();
-    let mut fields = vec![
-        ("host", place_of(config)),
-        ("hostaddr", first(config.get_hostaddrs().first().map(ToString::to_string))),
-        ("port", first(config.get_ports().first().map(ToString::to_string))),
-        ("user", user.to_owned()),
-        ("dbname", database.to_owned()),
-        ("options", config.get_options().unwrap_or_default().to_owned()),
-    ];
+    let super::Host { fields, password, .. } = &primary.hosts[0];
+    let mut fields = fields.clone();
+    // The replica may be older than PostgreSQL 17.
+    fields.remove("sslnegotiation");
+    fields.extend([("user", user.to_owned()), ("dbname", database.to_owned())]);
     fields.extend(password.read()?.map(|password| ("password", password)));
     // Files are those of the replica's machine.
     fields.extend(primary.tls.given.clone());
-    match config.get_channel_binding() {
-        ChannelBinding::Require => fields.push(("channel_binding", "require".to_owned())),
-        ChannelBinding::Disable => fields.push(("channel_binding", "disable".to_owned())),
-        _ => {}
-    }
-    let spell =
-        |(name, value): (&str, String)| (!value.is_empty()).then(|| format!("{name}={}", quoted(&value)));
-    Ok(fields.into_iter().filter_map(spell).collect::<Vec<_>>().join(" "))
+    Ok(text(&fields))
 }
 
 /// Makes sense of a replica's URL. What it gives is only read: its lease takes no locks and raises no epoch in the
@@ -433,12 +420,16 @@ mod tests {
     #[test]
     fn a_replica_connects_with_what_the_url_says() {
         for (url, expected) in [
-            ("postgres://h/db", "host='h' port='5432' user='u' dbname='d'"),
+            ("postgres://h/db", "dbname='d' host='h' port='5432' user='u'"),
             (
                 "postgres://x:se%27c%5Cret@h:5433/db?sslmode=disable&hostaddr=127.0.0.1",
-                r"host='h' hostaddr='127.0.0.1' port='5433' user='u' dbname='d' password='se\'c\\ret' sslmode='disable'",
+                r"dbname='d' host='h' hostaddr='127.0.0.1' password='se\'c\\ret' port='5433' sslmode='disable' user='u'",
             ),
-            ("postgres://%2Frun%2Fx/db", "host='/run/x' port='5432' user='u' dbname='d'"),
+            (
+                "postgres://h/db?options=-c%20x%3D1&port=&sslmode=&sslnegotiation=direct",
+                "dbname='d' host='h' options='-c x=1' port='5432' user='u'",
+            ),
+            ("postgres://%2Frun%2Fx/db", "dbname='d' host='/run/x' port='5432' user='u'"),
         ] {
             assert_eq!(connection(&parse(url).unwrap(), "u", "d").unwrap(), expected, "{url}");
         }

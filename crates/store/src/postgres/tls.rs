@@ -59,7 +59,7 @@ impl Tls {
         let mut given = Vec::new();
         let [mode, root, certificate, key] = PARAMETERS.map(|(name, variable)| {
             let value = url.take(name);
-            given.extend(value.clone().map(|value| (name, value)));
+            given.extend(value.clone().filter(|value| !value.is_empty()).map(|value| (name, value)));
             value.or_else(|| env::var(variable).ok()).filter(|value| !value.is_empty())
         });
         let default = |name: &str| env::home_dir().map(|home| home.join(".postgresql").join(name));
