@@ -24,11 +24,8 @@ pub(super) struct Group {
 enum Decision {
     /// The row after it, and whether the key is there then: the row's end may be past.
     Applies(Version, Option<Row>, bool),
-    Fails(Option<Version>),
-    /// It was made before.
-    Repeats(Repeat),
-    /// Another request was made before with its `Idempotency-Key`.
-    OtherRequest,
+    /// It changes nothing, and this is its answer.
+    Answered(Written),
 }
 
 /// Sorts a batch by key: the store locks rows in this order, and others may write the table too.
@@ -38,7 +35,7 @@ pub(super) fn group(mut batch: Vec<WriteRequest>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::with_capacity(batch.len());
     for request in batch {
         let same = groups.last_mut().filter(|group| group.key() == &request.key);
-        let undecided = (request, Decision::Fails(None));
+        let undecided = (request, Decision::Answered(Written::ConditionFailed(None)));
         match same {
             Some(group) => group.requests.push(undecided),
             None => groups.push(Group::new(undecided)),
@@ -108,14 +105,17 @@ impl Group {
         for (index, (request, decision)) in self.requests.iter_mut().enumerate() {
             if let Some(idempotency) = &request.idempotency {
                 let here = made.iter().find(|(id, _)| *id == idempotency.id).map(|(_, repeat)| *repeat);
-                if let Some(before) = here.or_else(|| repeat(idempotency)) {
-                    let is_same = before.digest == idempotency.digest;
-                    *decision = if is_same { Decision::Repeats(before) } else { Decision::OtherRequest };
+                if let Some(Repeat { digest, version, existed }) = here.or_else(|| repeat(idempotency)) {
+                    *decision = Decision::Answered(match digest == idempotency.digest {
+                        // The row may be another by now.
+                        true => Written::Applied { version, existed, row: None, superseded: true },
+                        false => Written::OtherRequest,
+                    });
                     continue;
                 }
             }
             let version_now = now.as_ref().map(Row::version);
-            *decision = Decision::Fails(version_now);
+            *decision = Decision::Answered(Written::ConditionFailed(version_now));
             if !request.condition.holds(version_now) {
                 continue;
             }
@@ -219,12 +219,7 @@ pub(super) fn answer(groups: Vec<Group>, found: &[Found], batching: Batching) {
         let mut existed = group.existed.unwrap_or(found.is_some_and(|found| *found != Found::Absent));
         for (index, (mut request, decision)) in group.requests.into_iter().enumerate() {
             let written = match decision {
-                Decision::Fails(current) => Written::ConditionFailed(current),
-                Decision::OtherRequest => Written::OtherRequest,
-                // The row may be another by now.
-                Decision::Repeats(Repeat { version, existed, .. }) => {
-                    Written::Applied { version, existed, row: None, superseded: true }
-                }
+                Decision::Answered(written) => written,
                 Decision::Applies(version, row, is_there) => Written::Applied {
                     version,
                     existed: std::mem::replace(&mut existed, is_there),
