@@ -91,29 +91,21 @@ pub(super) fn default_passfile() -> Option<PathBuf> {
 /// The password of the first line that is for `wanted`.
 fn password_in(text: &str, wanted: &[String; 4]) -> Option<String> {
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-        let mut rest = line;
+        let mut is_escaped = false;
+        let mut fields = line.split(|character| {
+            let ends = character == ':' && !is_escaped;
+            is_escaped = character == '\\' && !is_escaped;
+            ends
+        });
         for wanted in wanted {
-            let (field, behind) = field(rest)?;
-            if field != *wanted && &rest[..rest.len() - behind.len() - 1] != "*" {
+            let field = fields.next()?;
+            if field != "*" && without_escapes(field) != *wanted {
                 return None;
             }
-            rest = behind;
         }
         // Some write more fields behind it, for themselves.
-        let password = field(rest).map_or_else(|| without_escapes(rest), |(password, _)| password);
-        (!password.is_empty()).then_some(password)
+        Some(without_escapes(fields.next()?)).filter(|password| !password.is_empty())
     })
-}
-
-/// The field before the next `:` that has no backslash before it, and what is behind that.
-fn field(text: &str) -> Option<(String, &str)> {
-    let mut is_escaped = false;
-    let end = text.bytes().position(|byte| {
-        let ends = byte == b':' && !is_escaped;
-        is_escaped = byte == b'\\' && !is_escaped;
-        ends
-    })?;
-    Some((without_escapes(&text[..end]), &text[end + 1..]))
 }
 
 fn without_escapes(text: &str) -> String {
