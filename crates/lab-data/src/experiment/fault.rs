@@ -93,36 +93,26 @@ impl Experiment {
 
     /// No two faults break the same process, disk or link at the same time: the end of one would mend what the other has broken.
     fn check_overlaps(&self) -> Checked {
-        // Those of disks and links mend nothing of another kind.
-        let kind = |fault: &Fault| match fault.kind {
-            kind if kind.is_of_disk() || kind == FaultKind::Partition => kind,
-            _ => FaultKind::Kill,
-        };
-        let spans = |fault: &Fault| {
-            let length = fault.length.0;
-            fault.times(self.window.0).into_iter().map(move |at| (at, at + length)).collect::<Vec<_>>()
-        };
-        let mut seen: Vec<(&Fault, Vec<(Duration, Duration)>)> = Vec::new();
-        for fault in &self.faults {
-            let own = spans(fault);
-            for (other, others) in &seen {
-                let is_same = (&other.part, kind(other)) == (&fault.part, kind(fault));
-                let meet =
-                    |a: &(Duration, Duration)| others.iter().any(|b| a.0 == b.0 || a.0 < b.1 && b.0 < a.1);
-                let both = own.iter().find(|of| is_same && meet(of));
-                let (one, two) = (other.kind.name(), fault.kind.name());
-                let what = both.map(|(at, _)| {
-                    format!(
-                        "faults `{one}` and `{two}` of `{}` overlap; the second begins at {}",
-                        fault.part,
-                        Span(*at)
-                    )
-                });
-                ensure(what.is_none(), what.unwrap_or_default(), "let one begin when the other has ended")?;
-            }
-            seen.push((fault, own));
-        }
-        Ok(())
+        let spans = self.faults.iter().flat_map(|fault| {
+            let is_of_process = !fault.kind.is_of_disk() && fault.kind != FaultKind::Partition;
+            // Those of disks and links mend nothing of another kind.
+            let broken = (&fault.part, if is_of_process { "process" } else { fault.kind.name() });
+            fault.times(self.window.0).into_iter().map(move |at| (broken, at, fault))
+        });
+        let mut spans: Vec<_> = spans.collect();
+        spans.sort_by_key(|(broken, at, _)| (*broken, *at));
+        let pairs = spans.iter().zip(spans.iter().skip(1));
+        pairs.filter(|(one, two)| one.0 == two.0).try_for_each(|((_, at, one), (_, next, two))| {
+            let is_over = at < next && *at + one.length.0 <= *next;
+            let what = format!(
+                "faults `{}` and `{}` of `{}` overlap; the second begins at {}",
+                one.kind.name(),
+                two.kind.name(),
+                one.part,
+                Span(*next)
+            );
+            ensure(is_over, what, "let one begin when the other has ended")
+        })
     }
 
     /// What the file says of faults.
@@ -226,9 +216,25 @@ mod tests {
                 "kind = \"kill\"\nat = \"1s\"\nfor = \"3s\"\n[[fault]]\nkind = \"slow\"\nat = \"2s\"\nfor = \"1s\"",
                 "faults `kill` and `slow` of `server` overlap; the second begins at 2s",
             ),
+            (
+                "kind = \"kill\"\nat = \"5s\"\n[[fault]]\nkind = \"kill\"\nat = \"1s\"\nevery = \"2s\"",
+                "faults `kill` and `kill` of `server` overlap; the second begins at 5s",
+            ),
         ] {
             let why = experiment(fault).unwrap_err().to_string();
             assert!(why.contains(expected), "{why}");
+        }
+    }
+
+    #[test]
+    fn faults_that_do_not_meet_or_mend_each_other_are_taken() {
+        let paused = "kind = \"pause\"\nat = \"1s\"\nfor = \"2s\"\n[[fault]]\n";
+        for other in [
+            "kind = \"pause\"\nat = \"3s\"\nfor = \"1s\"",
+            "kind = \"kill\"\npart = \"database\"\nat = \"1s\"",
+            "kind = \"partition\"\nat = \"2s\"\nfor = \"2s\"",
+        ] {
+            experiment(&format!("{paused}{other}")).unwrap_or_else(|why| panic!("{other}: {why}"));
         }
     }
 }
