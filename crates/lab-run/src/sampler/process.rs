@@ -53,13 +53,8 @@ struct Used {
     /// Of `ticks_secs`, what threads did that ended before the first reading.
     before_secs: f64,
     threads: HashMap<u32, Thread>,
-    parent: u32,
     /// Whether it is not in the tree any more.
     has_ended: bool,
-    /// What its children used that ended and that it waited for, with all below them.
-    children_secs: f64,
-    /// What was seen of children that ended, and has yet to appear in `children_secs`.
-    expected_secs: f64,
 }
 
 /// One thread, with its `schedstat`.
@@ -102,41 +97,21 @@ impl Stat {
 const UNSEEN_MAX: f64 = 0.02;
 
 impl Part {
-    /// Marks what is not in the `tree` any more. What it used will appear in what the children of its nearest ancestor used.
-    fn expect_ended(&mut self, tree: &[&Stat]) {
-        let living: BTreeSet<u32> = tree.iter().map(|stat| stat.pid).collect();
-        let is_new = |(pid, used): &(&u32, &Used)| !used.has_ended && !living.contains(pid);
-        let ended: Vec<u32> = self.seen.iter().filter(is_new).map(|(pid, _)| *pid).collect();
-        for pid in ended {
-            let Some(used) = self.seen.get_mut(&pid) else { continue };
-            used.has_ended = true;
-            let (mut parent, secs) = (used.parent, used.cpu_secs() + used.children_secs);
-            // Numbers of processes are given again: their parents might go round in a circle.
-            for _ in 0..self.seen.len() {
-                match self.seen.get_mut(&parent) {
-                    Some(above) if living.contains(&parent) => {
-                        above.expected_secs += secs;
-                        break;
-                    }
-                    Some(above) => parent = above.parent,
-                    None => break,
-                }
-            }
-        }
-    }
-
     fn read(&mut self, tree: &[&Stat], tick_secs: f64, into: &mut Reading) {
-        self.expect_ended(tree);
+        self.seen.values_mut().for_each(|used| used.has_ended = true);
         for stat in tree {
             let used = self.seen.entry(stat.pid).or_default();
-            (used.parent, used.has_ended) = (stat.parent, false);
+            used.has_ended = false;
             used.ticks_secs = stat.ticks * tick_secs;
-            self.unseen_secs += used.unseen_children(stat.children_ticks * tick_secs);
             if used.threads.is_empty() {
                 read_threads(stat.pid, &mut used.threads);
                 used.before_secs = (used.ticks_secs - used.threads_secs()).max(0.0);
             }
         }
+        // Who waits for a process that ended gets its time and that of its children. Some may not have appeared there yet.
+        let children_secs = tree.iter().map(|stat| stat.children_ticks).sum::<f64>() * tick_secs;
+        let ended_secs: f64 = self.seen.values().filter(|used| used.has_ended).map(Used::cpu_secs).sum();
+        self.unseen_secs = self.unseen_secs.max(children_secs - ended_secs);
         let name = &self.name;
         let threads = || self.seen.values().flat_map(|used| used.threads.values());
         for task in threads().filter_map(|thread| thread.task.as_ref()).collect::<BTreeSet<_>>() {
@@ -161,15 +136,6 @@ impl Part {
 }
 
 impl Used {
-    /// Takes in what its children used; of what is new, that which was not seen of them.
-    fn unseen_children(&mut self, children_secs: f64) -> f64 {
-        let new = (children_secs - self.children_secs).max(0.0);
-        self.children_secs += new;
-        let expected = new.min(self.expected_secs);
-        self.expected_secs -= expected;
-        new - expected
-    }
-
     fn cpu_secs(&self) -> f64 {
         // The ticks of a process include what threads did that ended unseen; rounded down, they are below the exact
         // sum while all live.
