@@ -1,5 +1,5 @@
-//! A client of a weir server for `export` and `import`: one connection, by TCP, TLS or a Unix socket, and requests that are
-//! repeated as long as the server is not there or has no room.
+//! An HTTP/1.1 client for `export`, `import` and the figures of `load`: one connection, by TCP, TLS or a Unix socket, and requests
+//! that can be repeated as long as the server is not there or has no room.
 
 use http1::request::write;
 use http1::response;
@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tls::{CACERT, Check, Trusted};
 
-/// How long the server may be silent.
+/// How long a weir server may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Between two tries, if the server does not say how long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -54,6 +54,8 @@ pub(super) struct Client {
     authorization: Option<String>,
     /// How long something is tried.
     pub(super) retry: Duration,
+    /// How long the server may be silent.
+    silence_max: Duration,
     connection: Option<Connection>,
 }
 
@@ -108,7 +110,15 @@ impl Client {
         if args.cacert.is_some() && tls.is_none() {
             return Err(Error::input(format_args!("--cacert is only for https, and {server} is not")));
         }
-        Ok(Client { server: server.clone(), tls, authorization, retry: args.retry.0, connection: None })
+        let mut client = Client::plain(server.clone(), SILENCE_MAX);
+        (client.tls, client.authorization, client.retry) = (tls, authorization, args.retry.0);
+        Ok(client)
+    }
+
+    /// Of a server that may be silent for so long: without TLS, a token or repetitions.
+    pub(super) fn plain(server: Target, silence_max: Duration) -> Client {
+        let retry = Duration::ZERO;
+        Client { server, tls: None, authorization: None, retry, silence_max, connection: None }
     }
 
     /// Sends a request and reads its answer: again and again while the server cannot be reached, is not ready or asks to wait.
@@ -149,7 +159,8 @@ impl Client {
         }
     }
 
-    fn exchange(&mut self, request: &Request<'_>) -> io::Result<Answer> {
+    /// Sends a request once and reads its answer, whatever its status.
+    pub(super) fn exchange(&mut self, request: &Request<'_>) -> io::Result<Answer> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect()?,
@@ -181,19 +192,20 @@ impl Client {
     }
 
     fn connect(&self) -> io::Result<Connection> {
+        let silence_max = Some(self.silence_max);
         let stream = self.server.first_of(|address| -> io::Result<Box<dyn Stream>> {
             let tcp = match address {
-                Address::Tcp(address) => TcpStream::connect_timeout(&address, SILENCE_MAX)?,
+                Address::Tcp(address) => TcpStream::connect_timeout(&address, self.silence_max)?,
                 Address::Unix(path) => {
                     let stream = UnixStream::connect(path)?;
-                    stream.set_read_timeout(Some(SILENCE_MAX))?;
-                    stream.set_write_timeout(Some(SILENCE_MAX))?;
+                    stream.set_read_timeout(silence_max)?;
+                    stream.set_write_timeout(silence_max)?;
                     return Ok(Box::new(stream));
                 }
             };
             tcp.set_nodelay(true)?;
-            tcp.set_read_timeout(Some(SILENCE_MAX))?;
-            tcp.set_write_timeout(Some(SILENCE_MAX))?;
+            tcp.set_read_timeout(silence_max)?;
+            tcp.set_write_timeout(silence_max)?;
             let Some((name, config)) = &self.tls else { return Ok(Box::new(tcp)) };
             let session =
                 ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;

@@ -1,13 +1,14 @@
 //! The figures of a run as metrics: the text format of Prometheus, as a file or as a page while the run goes on, and OTLP.
 
+use crate::cmd::client::{Answer, Client, Request, detail};
 use kv::Error;
 use kv::proto::{FORMAT, Latency, LoadEvent, LoadReport};
-use load::Plan;
+use load::{Plan, Target};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -191,11 +192,7 @@ fn answer(mut stream: TcpStream, text: &Mutex<String>) -> io::Result<()> {
 
 /// Where a collector takes OTLP over HTTP.
 #[derive(Clone, Debug)]
-pub(super) struct Collector {
-    url: String,
-    authority: String,
-    path: String,
-}
+pub(super) struct Collector(Target);
 
 impl FromStr for Collector {
     type Err = String;
@@ -204,15 +201,15 @@ impl FromStr for Collector {
         let rest = url.strip_prefix("http://").ok_or_else(|| {
             format!("`{url}` does not begin with http://; hint: write the address of a collector, as in http://127.0.0.1:4318")
         })?;
-        let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
-        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        if authority.is_empty() || authority.contains('@') || !is_plain(url) {
-            return Err(format!("`{url}` has no host; hint: write it as in http://127.0.0.1:{OTLP_PORT}"));
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        // A colon inside the brackets of an IPv6 address is not the port's.
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let port = if has_port { String::new() } else { format!(":{OTLP_PORT}") };
+        let server: Target = format!("http://{authority}{port}{path}").parse()?;
+        if server.has_credentials() {
+            return Err("the URL has a user; hint: leave out what stands before the @".to_owned());
         }
-        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let authority = if has_port { authority.to_owned() } else { format!("{authority}:{OTLP_PORT}") };
-        let path = if path.len() > 1 { path } else { OTLP_PATH };
-        Ok(Collector { url: url.to_owned(), authority, path: path.to_owned() })
+        Ok(Collector(server))
     }
 }
 
@@ -220,34 +217,20 @@ impl Collector {
     /// Sends the figures of a run; says why if it does not take them.
     pub(super) fn send(&self, plan: &Plan, report: &LoadReport) -> Option<Error> {
         let body = otlp(plan, report, SystemTime::now()).to_string();
-        let why = match self.post(&body) {
-            Err(error) => error.to_string(),
-            Ok((200..=299, answer)) => rejected(&answer)?,
-            Ok((status, answer)) => format!("it answered {status}: {}", crate::cmd::client::detail(&answer)),
+        let Collector(server) = self;
+        let request = Request {
+            method: "POST",
+            target: server.path().filter(|path| *path != "/").unwrap_or(OTLP_PATH),
+            fields: &[("Content-Type", "application/json")],
+            body: Some(body.as_bytes()),
         };
-        let what = format!("cannot send metrics to {}: {why}", self.url);
+        let why = match Client::plain(server.clone(), SILENCE_MAX).exchange(&request) {
+            Err(error) => error.to_string(),
+            Ok(Answer { status: 200..=299, body, .. }) => rejected(&body)?,
+            Ok(Answer { status, body, .. }) => format!("it answered {status}: {}", detail(&body)),
+        };
+        let what = format!("cannot send metrics to {server}: {why}");
         Some(Error::new(what).hint("is this the port where a collector takes OTLP over HTTP?"))
-    }
-
-    /// Status and body of the answer. HTTP/1.0: the body ends with the connection.
-    fn post(&self, body: &str) -> io::Result<(u16, Vec<u8>)> {
-        let none = Err(io::Error::other("the name has no address"));
-        let mut stream = self.authority.to_socket_addrs()?.fold(none, |first, address| {
-            first.or_else(|_| TcpStream::connect_timeout(&address, SILENCE_MAX))
-        })?;
-        stream.set_read_timeout(Some(SILENCE_MAX))?;
-        stream.set_write_timeout(Some(SILENCE_MAX))?;
-        let Collector { authority, path, .. } = self;
-        let head = format!("POST {path} HTTP/1.0\r\nHost: {authority}\r\nContent-Type: application/json");
-        let length = body.len();
-        stream.write_all(format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes())?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        let no_http = || io::Error::other("the answer is not HTTP");
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(no_http)?;
-        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(no_http)?;
-        Ok((status, answer.split_off(end + 4)))
     }
 }
 
