@@ -47,20 +47,12 @@ pub(super) struct Recorder {
     /// Until when requests in flight are counted.
     in_flight_until: Instant,
     pub(super) current: Current,
-    /// By server: when a request ended last, when one succeeded last, and when a connection failed last.
-    last: Vec<[Option<Instant>; 3]>,
 }
 
 impl Recorder {
     /// Into `tally`, from `begun` on. Completions are also counted in bins of this length.
     pub(super) fn new(window: Window, begun: Instant, bin: Duration, tally: Tally) -> Recorder {
-        Recorder {
-            window,
-            last: vec![[None; 3]; tally.servers.len()],
-            tally,
-            in_flight_until: begun,
-            current: Current::new(window.start, begun, bin),
-        }
+        Recorder { window, tally, in_flight_until: begun, current: Current::new(window.start, begun, bin) }
     }
 
     /// Counts `attempt` if it was over in the window, with its whole latency even if it began before.
@@ -74,15 +66,15 @@ impl Recorder {
             return;
         }
         let server = &mut self.tally.servers[attempt.server];
-        let [last_end, last_success, last_connection_fault] = &mut self.last[attempt.server];
+        let at = Some(attempt.until.duration_since(self.window.start));
         server.attempts += 1;
-        *last_end = Some(attempt.until);
+        server.last_end = at;
         self.tally.attempts[attempt.kind] += 1;
         self.tally.statuses.count(status, 1);
         match attempt.result {
             Ok(success) => {
                 server.successes += 1;
-                *last_success = Some(attempt.until);
+                server.last_success = at;
                 self.tally.successes[attempt.kind].record(latency_ns);
                 self.tally.absent += u64::from(success == Success::Absent);
             }
@@ -90,7 +82,7 @@ impl Recorder {
                 self.tally.failures.record(latency_ns);
                 self.tally.faults[fault as usize] += 1;
                 if fault.is_of_connection() {
-                    *last_connection_fault = Some(attempt.until);
+                    server.last_connection_fault = at;
                 }
             }
         }
@@ -206,11 +198,7 @@ impl Recorder {
     }
 
     /// What was counted in the window, by one thread.
-    pub(super) fn into_tally(mut self) -> Tally {
-        let ago = |at: Option<Instant>| at.map(|at| self.window.end.saturating_duration_since(at));
-        for (server, last) in self.tally.servers.iter_mut().zip(self.last) {
-            [server.last_end, server.last_success, server.last_connection_fault] = last.map(ago);
-        }
+    pub(super) fn into_tally(self) -> Tally {
         Tally { window: self.window.length(), threads: 1, ..self.tally }
     }
 }
@@ -505,9 +493,11 @@ mod tests {
         both.add(&recorder.into_tally());
         let [first, second] = &both.servers[..] else { panic!("{both:?}") };
         assert_eq!((first.attempts, first.successes, first.in_flight_at_end), (2, 1, 0));
-        assert_eq!((first.last_success, first.last_connection_fault), (Some(699 * MS), None));
         assert_eq!((second.attempts, second.successes, second.in_flight_at_end), (1, 0, 1));
-        assert_eq!((second.last_success, second.last_connection_fault), (None, Some(399 * MS)));
+        let urls = ["http://a", "http://b"].map(|url| url.parse().unwrap());
+        let [one, two] = &both.server_reports(&urls)[..] else { panic!("{both:?}") };
+        assert_eq!((one.last_success_secs, one.last_connection_fault_secs), (Some(0.699), None));
+        assert_eq!((two.last_success_secs, two.last_connection_fault_secs), (None, Some(0.399)));
         assert_eq!((both.stalled(first), both.stalled(second)), (None, Some(300 * MS)));
     }
 

@@ -69,12 +69,12 @@ pub(super) struct Tally {
 pub(super) struct ServerTally {
     pub(super) attempts: u64,
     pub(super) successes: u64,
-    /// How long before the end of the window the last request ended, the last one succeeded, and the last connection failed.
+    /// How long after the window's start the last request ended, the last one succeeded, and the last connection failed.
     pub(super) last_end: Option<Duration>,
     pub(super) last_success: Option<Duration>,
     pub(super) last_connection_fault: Option<Duration>,
     pub(super) in_flight_at_end: u64,
-    /// How long before that the first of them was sent.
+    /// How long before the window's end the first of them was sent.
     pub(super) oldest_in_flight: Duration,
 }
 
@@ -233,20 +233,21 @@ impl Tally {
     pub(super) fn stalled(&self, server: &ServerTally) -> Option<Duration> {
         let longest =
             self.open.as_ref().map_or_else(|| self.ended().longest(), |open| open.service.longest());
-        server.last_end.map(|ago| ago.min(server.oldest_in_flight)).filter(|stalled| *stalled > 2 * longest)
+        let since_last = server.last_end.map(|at| self.window.saturating_sub(at));
+        since_last.map(|since| since.min(server.oldest_in_flight)).filter(|stalled| *stalled > 2 * longest)
     }
 
     /// A report on each of the servers with these URLs.
     pub(super) fn server_reports(&self, urls: &[Target]) -> Vec<ServerReport> {
-        let secs = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        let ago = |at: Option<Duration>| at.map(|at| self.window.saturating_sub(at).as_secs_f64());
         let report = |(url, server): (&Target, &ServerTally)| ServerReport {
             url: url.to_string(),
             attempts: server.attempts,
             successes: server.successes,
             in_flight_at_end: server.in_flight_at_end,
-            stalled_secs: secs(self.stalled(server)),
-            last_success_secs: secs(server.last_success),
-            last_connection_fault_secs: secs(server.last_connection_fault),
+            stalled_secs: self.stalled(server).map(|time| time.as_secs_f64()),
+            last_success_secs: ago(server.last_success),
+            last_connection_fault_secs: ago(server.last_connection_fault),
         };
         urls.iter().zip(&self.servers).map(report).collect()
     }
@@ -275,12 +276,11 @@ impl Tally {
 
 impl ServerTally {
     fn add(&mut self, other: &ServerTally) {
-        let later = |one: Option<Duration>, other| [one, other].into_iter().flatten().min();
         self.attempts += other.attempts;
         self.successes += other.successes;
-        self.last_end = later(self.last_end, other.last_end);
-        self.last_success = later(self.last_success, other.last_success);
-        self.last_connection_fault = later(self.last_connection_fault, other.last_connection_fault);
+        self.last_end = self.last_end.max(other.last_end);
+        self.last_success = self.last_success.max(other.last_success);
+        self.last_connection_fault = self.last_connection_fault.max(other.last_connection_fault);
         self.in_flight_at_end += other.in_flight_at_end;
         self.oldest_in_flight = self.oldest_in_flight.max(other.oldest_in_flight);
     }
