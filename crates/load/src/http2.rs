@@ -17,6 +17,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, Uri, Version};
 use mio::{Registry, Token};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::{self, ErrorKind, Read, Write};
 use std::pin::{Pin, pin};
@@ -46,7 +47,7 @@ pub(super) struct Http2 {
     /// Of each client.
     exchanges: Vec<Exchange>,
     /// Connections that have something to send, or to read.
-    dirty: Vec<usize>,
+    dirty: BTreeSet<usize>,
 }
 
 /// A connection, and what is known of it.
@@ -56,15 +57,14 @@ struct Shareable {
     requests: Option<SendRequest<Bytes>>,
     socket: Rc<RefCell<SocketState>>,
     group: usize,
-    is_dirty: bool,
     /// Whether a stream has something for it.
-    wakeup: Wakeup,
+    woken: Arc<Woken>,
 }
 
 /// A stream of its own for each request of a client.
 #[derive(Default)]
 struct Exchange {
-    wakeup: Wakeup,
+    woken: Arc<Woken>,
     /// Which connection it is on, and what had arrived there before.
     connection: usize,
     socket: Option<Rc<RefCell<SocketState>>>,
@@ -79,19 +79,7 @@ struct Exchange {
     is_unsent: bool,
 }
 
-/// A flag and the waker that sets it: whether `h2` has something for a stream.
-struct Wakeup {
-    woken: Arc<Woken>,
-    waker: Waker,
-}
-
-impl Default for Wakeup {
-    fn default() -> Wakeup {
-        let woken = Arc::<Woken>::default();
-        Wakeup { waker: Waker::from(Arc::clone(&woken)), woken }
-    }
-}
-
+/// Whether `h2` has something for a stream or a connection: the waker sets it.
 #[derive(Debug, Default)]
 struct Woken(AtomicBool);
 
@@ -99,14 +87,14 @@ impl Woken {
     fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
+
+    fn waker(self: &Arc<Woken>) -> Waker {
+        Waker::from(Arc::clone(self))
+    }
 }
 
 impl Wake for Woken {
     fn wake(self: Arc<Woken>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn wake_by_ref(self: &Arc<Woken>) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -130,7 +118,7 @@ impl Http2 {
             groups.push(group);
         }
         let exchanges = servers.iter().map(|_| Exchange::default()).collect();
-        Http2 { groups, members, connections: Vec::new(), exchanges, dirty: Vec::new() }
+        Http2 { groups, members, connections: Vec::new(), exchanges, dirty: BTreeSet::new() }
     }
 
     /// Sends the request of client `index`, over a new connection if there is none. `Err` is a failure of this machine.
@@ -176,8 +164,8 @@ impl Http2 {
         exchange.sending = Some(sending);
         exchange.is_unsent = !exchange.is_repeated;
         // It is asked once, so that it knows whom to wake.
-        exchange.wakeup.woken.0.store(true, Ordering::Relaxed);
-        self.mark(place);
+        exchange.woken.0.store(true, Ordering::Relaxed);
+        self.dirty.insert(place);
         Ok(Step::Wait)
     }
 
@@ -212,8 +200,8 @@ impl Http2 {
         if place == self.connections.len() {
             self.connections.push(None);
         }
-        let (requests, is_dirty, wakeup) = (Some(requests), false, Wakeup::default());
-        self.connections[place] = Some(Shareable { connection, requests, socket, group, is_dirty, wakeup });
+        let (requests, woken) = (Some(requests), Arc::default());
+        self.connections[place] = Some(Shareable { connection, requests, socket, group, woken });
         self.members[group].1 = Some(place);
         Ok(place)
     }
@@ -226,33 +214,25 @@ impl Http2 {
         state.is_readable |= is_readable || is_closed;
         state.is_closed |= is_closed;
         drop(state);
-        self.mark(place);
-    }
-
-    fn mark(&mut self, place: usize) {
-        if let Some(shareable) = &mut self.connections[place]
-            && !std::mem::replace(&mut shareable.is_dirty, true)
-        {
-            self.dirty.push(place);
-        }
+        self.dirty.insert(place);
     }
 
     /// Reads and sends what there is on the next connection that has something: the group of its clients, or `None` if there
     /// is no such connection.
     pub(super) fn advance(&mut self) -> Option<usize> {
         loop {
-            let place = self.dirty.pop()?;
+            let place = self.dirty.pop_first()?;
             let Some(shareable) = &mut self.connections[place] else { continue };
-            shareable.is_dirty = false;
             let (group, was_made) = (shareable.group, shareable.socket.borrow().made.is_some());
-            let cx = &mut Context::from_waker(&shareable.wakeup.waker);
+            let waker = shareable.woken.waker();
+            let cx = &mut Context::from_waker(&waker);
             if Pin::new(&mut shareable.connection).poll(cx).is_ready() {
                 // Its streams have been told.
                 self.connections[place] = None;
                 self.members[group].1.take_if(|current| *current == place);
-            } else if shareable.wakeup.woken.take() || shareable.socket.borrow().made.is_some() != was_made {
+            } else if shareable.woken.take() || shareable.socket.borrow().made.is_some() != was_made {
                 // A handshake of TLS that ends in a write may have brought more than itself.
-                self.mark(place);
+                self.dirty.insert(place);
             }
             return Some(group);
         }
@@ -280,7 +260,7 @@ impl Http2 {
     /// Takes what has arrived for client `index`.
     pub(super) fn step(&mut self, index: usize, client: &mut Client, shared: &Shared) -> io::Result<Step> {
         let exchange = &mut self.exchanges[index];
-        if exchange.sending.is_none() || !exchange.wakeup.woken.take() {
+        if exchange.sending.is_none() || !exchange.woken.take() {
             return Ok(Step::Wait);
         }
         let received = exchange.receive(client);
@@ -291,8 +271,8 @@ impl Http2 {
             client.first_byte.get_or_insert_with(Instant::now);
         }
         // What was taken makes room for more, which the server has to be told.
-        if self.connections[place].as_ref().is_some_and(|shareable| shareable.wakeup.woken.take()) {
-            self.mark(place);
+        if self.connections[place].as_ref().is_some_and(|shareable| shareable.woken.take()) {
+            self.dirty.insert(place);
         }
         let error = match received {
             Ok(false) => return Ok(Step::Wait),
@@ -331,7 +311,7 @@ impl Http2 {
                 shareable.requests = None;
             }
             // It says that the stream is not wanted any more.
-            self.mark(place);
+            self.dirty.insert(place);
         }
         Step::Over { result: Err(client.answer.late()), broken: true }
     }
@@ -382,7 +362,8 @@ impl Exchange {
     /// Takes what has arrived; true when that is all of the answer.
     fn receive(&mut self, client: &mut Client) -> Result<bool, h2::Error> {
         let Client { answer, request, received, .. } = client;
-        let cx = &mut Context::from_waker(&self.wakeup.waker);
+        let waker = self.woken.waker();
+        let cx = &mut Context::from_waker(&waker);
         if let Some(response) = &mut self.response {
             let Poll::Ready(response) = Pin::new(response).poll(cx) else { return Ok(false) };
             let response = response?;
