@@ -51,7 +51,8 @@ const CLOCK_LOOKS: u32 = 240;
 /// A connection is given up if its node has not answered for so long: it was stopped, or cannot be reached.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Every key is on its own way to the cluster, and a worker waits for the slowest of its batch.
+/// Every key is on its own way to the cluster, and a worker waits for the slowest of its batch. Under many clients one worker writes all
+/// keys, as where flushes are slow: two servers that write a hot key wait less for each other. See docs/decisions/0032-cassandra.md.
 const WORKERS: Workers = Workers { read: 16, write: 32 };
 
 /// Names and columns.
