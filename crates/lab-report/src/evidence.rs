@@ -27,8 +27,11 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
         let is_grey = |(of, _): &Candidate| !is_named(found, of) && !bottleneck.named.is_empty();
         page.push(Block::Table(Table::of(&candidates, CANDIDATES, is_grey)));
         let levels = format::levels(&bottleneck.levels);
+        let growth = bottleneck
+            .growth_levels
+            .map_or_else(String::new, |(low, high)| format!(" Queue growth: from {low} to {high} clients."));
         page.push(Block::Notes(vec![format!(
-            "Utilization, busy time and queue growth: over {levels}, by which the limit is determined. Full at: from the level with the highest goodput."
+            "Utilization and busy time: over {levels}, by which the limit is determined.{growth} Full at: from the level with the highest goodput."
         )]));
     }
     if !found.effects.is_empty() {

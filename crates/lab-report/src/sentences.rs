@@ -121,7 +121,8 @@ fn help(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
     let clients =
         of.clients.map_or_else(String::new, |clients| format!(" with {}", count(clients, "client")));
-    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", and {then} would be the limit"));
+    let then =
+        of.then.as_ref().map_or_else(String::new, |then| format!(", and {} would be the limit", limit(then)));
     let tried = found.effects.iter().find(|of| of.change.name == RAISED_QUOTA).map_or_else(
         || " (predicted)".to_owned(),
         |of| {
@@ -173,7 +174,7 @@ fn help(found: &WorkloadFindings) -> Option<String> {
 /// The same in a few words, which have room behind the name of the limit: `if halved: ≤ 466 req/s`.
 pub(super) fn help_in_short(found: &WorkloadFindings) -> Option<String> {
     let of = found.bottleneck.help.as_ref()?;
-    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", limited by {then}"));
+    let then = of.then.as_ref().map_or_else(String::new, |then| format!(", limited by {}", limit(then)));
     Some(format!("if halved: ≤ {} req/s{then}", short(of.rps)))
 }
 
@@ -468,7 +469,7 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         ),
         (
             |of| of.knee.is_some(),
-            "Vertical dashed line: the knee; with more clients than there, requests wait for each other.",
+            "Vertical dashed line: the knee; beyond it, requests mostly wait for each other.",
         ),
         (
             |of| of.rows.iter().any(|row| row.runs > 0 && !row.usable()),
@@ -477,11 +478,11 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         (|of| of.rows.iter().any(|row| row.runs == 0), "No point: all trials failed."),
         (
             |of| of.bottleneck.next.as_ref().is_some_and(|next| next.ceiling().is_some()),
-            "Next limit, at: goodput at which it would be 100 % busy; ≥: or more.",
+            "The next limit is given with the goodput at which it would be 100 % busy; “≥” means “or more”.",
         ),
         (
             |of| of.bottleneck.grade == Grade::Supported,
-            "Busy: mean over the levels by which the limit is determined; the section of the workload names them. “Supported”: the limit is at least 95 % busy; or threads wait for it most of the time (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as it does at a limit. “Confirmed” needs an experiment with [interventions].",
+            "“… % busy” is the mean over the levels by which the limit is determined; the section of the workload names them. “Supported”: the limit is at least 95 % busy; or threads wait for it most of the time (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as it does at a limit. “Confirmed” needs an experiment with [interventions].",
         ),
         (
             |of| of.bottleneck.grade == Grade::Confirmed,

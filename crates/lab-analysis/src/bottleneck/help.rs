@@ -14,7 +14,7 @@ pub struct Help {
     /// Of a delay: the clients; a limit has as many as it has.
     pub clients: Option<u32>,
     /// What would then be the limit, where that is known.
-    pub then: Option<String>,
+    pub then: Option<Evidence>,
 }
 
 /// What would follow if what is `named` took half of its time; `None` where nothing is named, or no throughput is known.
@@ -40,9 +40,9 @@ pub(super) fn help(
     if named.is_empty() || named.iter().any(|of| of.id == CONFLICTS) {
         return None;
     }
-    let ceiling = next.and_then(|of| Some((of.ceiling()?.rps, of.resource.clone())));
+    let ceiling = next.and_then(|of| Some((of.ceiling()?.rps, of)));
     Some(match ceiling.filter(|(ceiling, _)| *ceiling < rps) {
-        Some((ceiling, then)) => Help { rps: ceiling, clients, then: Some(then) },
+        Some((ceiling, then)) => Help { rps: ceiling, clients, then: Some(then.clone()) },
         None => Help { rps, clients, then: None },
     })
 }
@@ -63,7 +63,8 @@ mod tests {
             ..Evidence::default()
         };
         let helped = |grade, next: Option<&Evidence>| {
-            help(grade, &[&lock], next, Some(100.0), &[]).map(|of| (of.rps, of.then))
+            help(grade, &[&lock], next, Some(100.0), &[])
+                .map(|of| (of.rps, of.then.map(|then| then.resource)))
         };
         assert_eq!(helped(Grade::Supported, None), Some((200.0, None)));
         assert_eq!(helped(Grade::Suspected, Some(&cpu(500.0))), Some((200.0, None)));

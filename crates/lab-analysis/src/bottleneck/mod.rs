@@ -61,6 +61,8 @@ pub struct Bottleneck {
     pub load_dependent: Vec<Evidence>,
     /// The levels all this was read at, ascending.
     pub levels: Vec<u32>,
+    /// From and to which level queues grow, where clients were counted.
+    pub growth_levels: Option<(u32, u32)>,
     /// What led to it, beside the figures of the resources.
     pub because: Vec<Reason>,
 }
@@ -258,6 +260,7 @@ pub(super) fn bottleneck(
     };
     let Conclusion { grade, named, because, .. } = grade::graded(&case, case.conclude(), effects, &levels);
     let evidence = &case.evidence;
+    let growth_levels = case.queues.as_ref().map(|of| (of.low, of.high));
     let because = because.into_iter().chain(Reason::seen(rows)).chain(Reason::conflicts(rows)).collect();
     let next = capacity.rps().and_then(|rps| next(evidence, &named, rps.mean));
     let winners: Vec<&Evidence> = named.iter().map(|i| &evidence[*i]).collect();
@@ -270,6 +273,7 @@ pub(super) fn bottleneck(
         named: named.iter().map(|i| evidence[*i].clone()).collect(),
         load_dependent: evidence.iter().filter(is_batching).cloned().collect(),
         levels,
+        growth_levels,
         because,
         candidates: case.evidence,
     }
