@@ -13,7 +13,7 @@ BENCHES := $(addprefix $(RECORD)-,peers batching parts scale)
 help: ## what there is
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 14
 
-run: ## measure weir on this machine, in about a minute: answers, and where the report is
+run: ## build weir and measure it on this machine, in a minute after the build: answers, and where the report is
 	@scripts/setup.sh cargo cc
 	@cargo build --release --locked
 	@target=$${CARGO_TARGET_DIR:-target} && "$$target/release/weir" lab experiments/quick.toml

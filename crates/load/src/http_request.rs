@@ -43,7 +43,7 @@ pub struct RequestFlags {
     #[arg(long, value_name = "STATUSES")]
     pub expect: Option<Statuses>,
 
-    /// File of several requests: vegeta's targets, as in GET http://host/orders/1, or HAR
+    /// File of several requests: lines as GET /orders/1 (vegeta's targets), or HAR
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "data"])]
     pub targets: Option<Targets>,
 

@@ -28,8 +28,8 @@ pub(crate) struct Args {
     base: Option<PathBuf>,
     /// Results to compare with the first
     new: Option<PathBuf>,
-    /// Exit with 3 if NEW is slower: the 95 % interval of the loss lies above 0 and reaches this share, as in 5%. Losses are less goodput, and more CPU per
-    /// request, p50 or p99 latency. Also if NEW fails significantly more often
+    /// Exit with 3 if NEW is slower: by its 95 % interval the loss is above 0, and may be this share or more, as in 5%. A loss is lower goodput, more CPU
+    /// per request, or a higher p50 or p99 latency. Also if NEW fails significantly more often
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,
     /// Write the verdicts in JUnit's XML

@@ -115,7 +115,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive)]
     pub(super) event_log: Option<Duration>,
 
-    /// Maximum size of these events [default: 64MiB]
+    /// Maximum size of all these events together; the oldest are removed [default: 64MiB]
     #[arg(long, value_name = "SIZE")]
     pub(super) event_log_bytes: Option<Size>,
 
@@ -161,7 +161,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "75s", value_parser = positive)]
     pub(super) idle_timeout: Duration,
 
-    /// How long a client may take to send the header section; a body must arrive at 1 KiB/s or more
+    /// How long a client may take to send the header section. Over each such time, a body must arrive at 1 KiB/s or more
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive)]
     pub(super) head_timeout: Duration,
 
