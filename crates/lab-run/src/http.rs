@@ -1,6 +1,6 @@
 //! A client of HTTP that asks one question on a connection.
 
-use lab_data::experiment::address;
+use lab_data::experiment::{HTTPS, address};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -27,23 +27,33 @@ pub(crate) fn ask(method: &str, url: &str, path: &str, timeout: Duration) -> io:
 }
 
 /// Whether one GET has a status that `is_well`; why not, in a few words. The rest of the answer is not waited for: not every server
-/// ends a connection.
+/// ends a connection. Of a server that speaks TLS, whether it accepts a connection.
 pub(crate) fn answers(url: &str, path: &str, is_well: fn(u16) -> bool) -> Result<(), String> {
+    if url.starts_with(HTTPS) {
+        return connect(url, ANSWER_MAX).map(drop).map_err(|error| error.to_string());
+    }
     let mut start = [0; "HTTP/1.1 200".len()];
     let read = send("GET", url, path, ANSWER_MAX).and_then(|mut stream| stream.read_exact(&mut start));
     match read.map(|()| status(&start)) {
         Ok(Some(status)) if is_well(status) => Ok(()),
         Ok(Some(status)) => Err(format!("it answered {status}")),
         Ok(None) => Err("it does not speak HTTP".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err("it closed the connection without an answer; does it speak TLS?".to_owned())
+        }
         Err(error) => Err(error.to_string()),
     }
 }
 
-fn send(method: &str, url: &str, path: &str, timeout: Duration) -> io::Result<TcpStream> {
+fn connect(url: &str, timeout: Duration) -> io::Result<(TcpStream, &str)> {
     let host = address(url).ok_or_else(|| io::Error::other(format!("{url} is not http://HOST:PORT")))?;
     let address = host.to_socket_addrs()?.next();
     let address = address.ok_or_else(|| io::Error::other(format!("{host} has no address")))?;
-    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    Ok((TcpStream::connect_timeout(&address, timeout)?, host))
+}
+
+fn send(method: &str, url: &str, path: &str, timeout: Duration) -> io::Result<TcpStream> {
+    let (mut stream, host) = connect(url, timeout)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
     stream.set_nodelay(true)?;

@@ -252,7 +252,8 @@ fn check_target(target: &Target) -> Checked {
         }
         Target::Url { url } => {
             let is_address = address(url).is_some();
-            ensure(is_address, format!("target.url `{url}` is no address"), "write http://HOST:PORT")
+            let hint = "write http://HOST:PORT or https://HOST:PORT";
+            ensure(is_address, format!("target.url `{url}` is no address"), hint)
         }
         Target::Simulated(model) => model.check().map_err(|why| why.at("target.station")),
     }
@@ -290,7 +291,7 @@ fn check_link(link: &Link) -> Checked {
 }
 
 fn check_commands(commands: &Commands) -> Checked {
-    let Commands { ready, files, fresh: _, quota: _, processes } = commands;
+    let Commands { ready, tls: _, files, fresh: _, quota: _, processes } = commands;
     let is_path = ready.starts_with('/') && !ready.contains(|c: char| c.is_whitespace() || c.is_control());
     ensure(is_path, format!("target.ready `{ready}` is no path"), "write ready = \"/\"")?;
     for (name, text) in files {

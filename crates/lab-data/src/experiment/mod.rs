@@ -19,8 +19,8 @@ pub use limit::LatencyLimit;
 pub use placeholder::{PLACEHOLDERS, PORT, fill};
 pub use sections::{Adaptive, Cores, DatabaseSettings, Limits, PublishedSource, Workload};
 pub use target::{
-    Cluster, Commands, DATABASE, Database, EMBEDDED, ETCD, Engine, Fresh, GENERATOR, LINK, Link, MARIADB,
-    POSTGRES, Process, Quota, address,
+    Cluster, Commands, DATABASE, Database, EMBEDDED, ETCD, Engine, Fresh, GENERATOR, HTTPS, LINK, Link,
+    MARIADB, POSTGRES, Process, Quota, address,
 };
 pub use target::{REPLICA, SERVER, Subject, Target};
 

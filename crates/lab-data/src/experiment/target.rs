@@ -71,7 +71,7 @@ pub enum Target {
     Command(Commands),
     /// A server that runs already; the lab sees of it what its answers show.
     Url {
-        /// `http://HOST:PORT`.
+        /// `http://HOST:PORT`, or `https://`.
         url: String,
     },
     /// A queueing model in place of a system: the whole lab runs in milliseconds, and the answer is known.
@@ -107,6 +107,9 @@ pub struct Commands {
     /// A path that it answers, with any status below 500, once it serves.
     #[serde(default = "root")]
     pub ready: String,
+    /// Whether it speaks TLS.
+    #[serde(default)]
+    pub tls: bool,
     /// Files written into its directory before it starts, by name.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
@@ -324,9 +327,12 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>
     })
 }
 
-/// `HOST:PORT` of an `http://` address; `None` if it is none.
+/// What the address of a server that speaks TLS begins with.
+pub const HTTPS: &str = "https://";
+
+/// `HOST:PORT` of an `http://` or `https://` address; `None` if it is none.
 pub fn address(url: &str) -> Option<&str> {
-    let address = url.strip_prefix("http://")?.trim_end_matches('/');
+    let address = url.strip_prefix("http://").or_else(|| url.strip_prefix(HTTPS))?.trim_end_matches('/');
     let (host, port) = address.rsplit_once(':')?;
     (!host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok()).then_some(address)
 }
@@ -341,7 +347,8 @@ mod tests {
             ("http://127.0.0.1:80", Some("127.0.0.1:80")),
             ("http://[::1]:80/", Some("[::1]:80")),
             ("http://localhost", None),
-            ("https://a:1", None),
+            ("https://a:1", Some("a:1")),
+            ("ftp://a:1", None),
             ("http://a:1/b", None),
             ("http://:1", None),
             ("a:1", None),

@@ -10,7 +10,7 @@ use super::process::{Process, blind, kill_within, poll_until, wait_ready};
 use crate::http::answers;
 use crate::sampler::listens_elsewhere;
 use kv::{Error, one_line};
-use lab_data::experiment::{Commands, PORT, SERVER, fill};
+use lab_data::experiment::{Commands, HTTPS, PORT, SERVER, fill};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ const VERSION_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Services {
     /// In the order they were started; before the directory, which must outlive them.
     pub(super) running: Vec<Process>,
-    /// `http://127.0.0.1:PORT`.
+    /// `http://127.0.0.1:PORT`, or `https://`.
     pub(super) url: String,
     /// Where it keeps its files.
     pub(super) dir: TempDir,
@@ -56,7 +56,8 @@ impl Services {
             let text = values.fill(text, cores_of(SERVER).len())?;
             fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
         }
-        let url = format!("http://127.0.0.1:{}", values.0[LOADED]);
+        let scheme = if commands.tls { HTTPS } else { "http://" };
+        let url = format!("{scheme}127.0.0.1:{}", values.0[LOADED]);
         let mut services = Services { running: Vec::new(), url, dir };
         for process in &commands.processes {
             let cores = cores_of(&process.part);

@@ -9,6 +9,9 @@ use lab_data::distinct;
 use lab_data::experiment::{Experiment, address, own_flag};
 use std::fmt::Write;
 
+/// Where a service is that is started by a command and speaks TLS.
+const TLS_ADDRESS: &str = "https://127.0.0.1:{port}";
+
 /// A service as the command line names it.
 #[derive(Clone, Debug)]
 pub(super) struct Service {
@@ -16,8 +19,10 @@ pub(super) struct Service {
     pub(super) name: Option<&'static str>,
     /// The command that starts it; `None`: it runs.
     pub(super) command: Option<String>,
-    /// `http://HOST:PORT` of one that runs, and what is requested of it.
+    /// `http://HOST:PORT` or `https://HOST:PORT` of one that runs.
     pub(super) base: String,
+    /// Whether one that `command` starts speaks TLS.
+    tls: bool,
     /// The path of all requests; `None`: those of a workload of `weir load`.
     pub(super) path: Option<String>,
 }
@@ -35,7 +40,7 @@ pub(super) struct Length<'a> {
 }
 
 impl Service {
-    /// One that `command` starts, at whose `url` requests are sent: a path.
+    /// One that `command` starts, at whose `url` requests are sent: a path, or a whole one with `{port}`.
     pub(super) fn of_command(
         name: Option<&'static str>,
         command: &str,
@@ -46,12 +51,19 @@ impl Service {
                 "write {port} where the command takes its port: --command 'python3 app.py --port {port}'",
             ));
         }
-        let path = url.map(|url| match url.starts_with('/') {
-            true => Ok(url.to_owned()),
-            false => Err(Error::input(format_args!("--url {url} is no path"))
-                .hint("the command gets a free port: name the path only, as in --url /api/orders/1")),
-        });
-        Ok(Service { name, command: Some(command.to_owned()), base: String::new(), path: path.transpose()? })
+        let tls = url
+            .and_then(|url| url.strip_prefix(TLS_ADDRESS))
+            .filter(|path| path.is_empty() || path.starts_with('/'));
+        let path = match url {
+            Some(url) => Some(tls.or(url.starts_with('/').then_some(url)).ok_or_else(|| {
+                Error::input(format_args!("--url {url} is no path")).hint(format_args!(
+                    "the command gets a free port: name the path only, as in --url /api/orders/1; if it speaks TLS, {TLS_ADDRESS}/api/orders/1"
+                ))
+            })?),
+            None => None,
+        };
+        let path = path.filter(|path| !path.is_empty()).map(str::to_owned);
+        Ok(Service { name, command: Some(command.to_owned()), base: String::new(), tls: tls.is_some(), path })
     }
 
     /// One that runs at `url`.
@@ -61,12 +73,12 @@ impl Service {
         let (base, path) = url.split_at(slash);
         if address(base).is_none() {
             return Err(Error::input(format_args!(
-                "--url {url} is not http://HOST:PORT or http://HOST:PORT/PATH"
+                "--url {url} is not http://HOST:PORT or https://HOST:PORT, with a path or without"
             ))
             .hint("write the port, too: --url http://127.0.0.1:8080/"));
         }
         let path = (!path.is_empty()).then(|| path.to_owned());
-        Ok(Service { name, command: None, base: base.to_owned(), path })
+        Ok(Service { name, command: None, base: base.to_owned(), tls: false, path })
     }
 
     /// Its table in the experiment file.
@@ -88,6 +100,7 @@ impl Service {
             Some(command) => {
                 key("kind", quoted("command"));
                 key("ready", quoted(self.path.as_deref().unwrap_or("/")));
+                key("tls", self.tls.to_string());
                 quota.into_iter().for_each(|cores| key("quota", format!("{{ server = {cores:?} }}")));
                 // Where the user is: commands name files from there.
                 let here = std::env::current_dir().unwrap_or_default().display().to_string();

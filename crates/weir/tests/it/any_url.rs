@@ -284,6 +284,43 @@ fn several_servers_share_the_clients_and_one_checker() {
     assert_eq!((right.violations, right.not_decided), (0, 0), "{right:?}");
 }
 
+/// By a command, and where it runs already.
+#[test]
+fn the_lab_measures_services_over_tls() {
+    let authority = Authority::new();
+    let (flags, ca) = (authority.flags("server"), authority.file("ca.pem"));
+    let server = Server::start("memory:", &flags.iter().map(String::as_str).collect::<Vec<_>>());
+    let serve = [env!("CARGO_BIN_EXE_weir"), "serve --store memory: --listen 127.0.0.1:{port}"];
+    let command = format!("{} {}", serve.join(" "), flags.join(" "));
+    let url = format!("https://{}/healthz", server.address);
+    for (at, target) in [
+        &["--command", command.as_str(), "--url", "https://127.0.0.1:{port}/healthz"][..],
+        &["--url", url.as_str()],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let out = authority.file(&format!("run-{at}"));
+        let short =
+            "--levels 1 --repetitions 1 --warmup 10ms --window 200ms --no-selftest --no-headroom --out";
+        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .arg("lab")
+            .args(*target)
+            .args(short.split(' '))
+            .arg(&out)
+            .args(["--", "--cacert"])
+            .arg(&ca)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let results = fs::read(out.join("results.json")).expect(&said);
+        let results: Value = serde_json::from_slice(&results).unwrap();
+        let load = &results["trials"][0]["load"];
+        assert!(load["successes"].as_u64() > Some(0), "{target:?}: {said} {load}");
+        assert_eq!(load["successes"], load["attempts"], "{load}");
+    }
+}
+
 #[test]
 fn https_and_unix_sockets_are_reached() {
     let authority = Authority::new();
