@@ -35,9 +35,10 @@ pub(super) const LONGEST: Duration = Duration::from_secs(900);
 const COPY_BYTES_MAX: usize = 32 << 10;
 /// Handed to the socket at once.
 const SEND_BYTES: usize = 64 << 10;
-/// After the last answer, input of the peer is read for this time, so that the peer can read the answer.
+/// After the last answer, input of the peer is read until there has been none for this time, so that the peer can read the answer; and
+/// how long in all.
 const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES_MAX: usize = 16 << 20;
+const LINGER_MAX: Duration = Duration::from_secs(30);
 /// Buffers kept for the next connection that has something to read; and how large they may be.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 << 10;
@@ -399,15 +400,13 @@ impl<S: Stream> Wire<S> {
 
     /// Lets the peer read the last answer: closing with unread input would reset the connection under it.
     pub(super) async fn linger(&mut self) {
-        let until = Instant::now() + LINGER;
+        let now = Instant::now();
         // With TLS there is something to be sent, which the peer may not take.
-        if !matches!(self.timeout.wait(until, false, self.stream.shutdown()).await, Ok(Ok(()))) {
+        if !matches!(self.timeout.wait(now + LINGER, false, self.stream.shutdown()).await, Ok(Ok(()))) {
             return;
         }
-        let mut dropped = self.input.len();
         self.input.clear();
-        while dropped < LINGER_BYTES_MAX && self.fill(until, false).await.is_ok() {
-            dropped += self.input.len();
+        while self.fill((Instant::now() + LINGER).min(now + LINGER_MAX), false).await.is_ok() {
             self.input.clear();
         }
     }

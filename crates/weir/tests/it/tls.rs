@@ -158,6 +158,16 @@ fn both_versions_carry_requests_and_a_unix_socket_stays_plain() {
     assert_eq!(count(&mut local, "weir_tls_handshakes_total{result=\"full\"}"), 2.0);
 }
 
+/// A client that sends all of a body before it reads must not find the connection reset meanwhile: over TLS it then reads nothing.
+#[test]
+fn a_large_body_that_is_refused_is_answered() {
+    let (_authority, server, config) = start(&[]);
+    let mut client = connect(&config, server.address).unwrap();
+    let answer = client.ask("PUT", "/kv/a", &[], &vec![b'x'; 40 << 20]).unwrap();
+    assert_eq!(answer.status, 413);
+    assert!(client.is_closed());
+}
+
 #[test]
 fn a_request_without_tls_is_told_so_in_plain_text() {
     let (_authority, server, config) = start(&[]);
