@@ -256,12 +256,16 @@ impl Tiered {
             for (index, (place, key, generation)) in
                 written.iter().enumerate().filter_map(|(index, written)| Some((index, written.as_ref()?)))
             {
+                let not_written = || Err(Error::new(Kind::Refused, "a condition of the batch failed"));
                 let result = match &outcome {
                     Ok(AtomicOutcome::Applied(answers)) => match &answers[index] {
                         AtomicAnswer::Written(written) => Ok(written.clone()),
-                        _ => Ok(Written::ConditionFailed(None)),
+                        _ => not_written(),
                     },
-                    Ok(AtomicOutcome::ConditionFailed(..)) => Ok(Written::ConditionFailed(None)),
+                    Ok(AtomicOutcome::ConditionFailed(of, current)) if *of == index => {
+                        Ok(Written::ConditionFailed(*current))
+                    }
+                    Ok(AtomicOutcome::ConditionFailed(..)) => not_written(),
                     Err(error) => Err(error.clone()),
                 };
                 tier.end_write(*place, key, *generation, &result, Fill::IfAllowed);
@@ -459,7 +463,13 @@ impl Tier {
             Err(_) if unknown_outcome => {
                 self.cache.remove(place, key.as_bytes());
             }
-            Ok(Written::ConditionFailed(_) | Written::OtherRequest) | Err(_) => {}
+            // Another program may have written a table of its own: whoever reads now must get what decided the condition.
+            Ok(Written::ConditionFailed(current)) => {
+                if self.cache.version(place, key.as_bytes()).is_some_and(|cached| Some(cached) != *current) {
+                    self.cache.remove(place, key.as_bytes());
+                }
+            }
+            Ok(Written::OtherRequest) | Err(_) => {}
         }
     }
 }
