@@ -160,7 +160,8 @@ impl Access {
         self.permit_all(verb)?;
         match self.0.as_deref() {
             Some(Accepted { token, .. }) if !token.covers(key) => {
-                let what = format!("the token {:?} is for keys with another prefix", token.name);
+                let what =
+                    format!("the token {:?} is only for keys that begin with {:?}", token.name, token.prefix);
                 let challenge = "Bearer realm=\"weir\", error=\"insufficient_scope\"";
                 Err(Failure::new(403, "forbidden_key", what).with("WWW-Authenticate", challenge))
             }

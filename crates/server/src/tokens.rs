@@ -33,7 +33,7 @@ pub(super) struct Token {
     pub(super) name: String,
     verbs: Vec<Verb>,
     /// What its keys begin with.
-    prefix: String,
+    pub(super) prefix: String,
     expires: Option<SystemTime>,
     pub(super) limiter: Option<Arc<RateLimiter>>,
 }

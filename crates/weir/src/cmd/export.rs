@@ -9,7 +9,7 @@ use super::progress::Progress;
 use kv::Error;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,13 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         .and_then(|()| file.sync_all().map_err(|error| cut_short(&error)))
         .map_err(|error| match after {
             Some(_) => error.hint("continue with the same command and --resume"),
-            None => error,
+            None => {
+                // Nothing was exported: an empty file would be in the way of the next try.
+                if file.metadata().is_ok_and(|file| file.len() == 0) {
+                    let _ = fs::remove_file(path);
+                }
+                error
+            }
         })
 }
 

@@ -298,6 +298,11 @@ fn a_server_that_is_away_or_asks_to_wait_is_waited_for() {
         command.output().unwrap()
     };
     let secret = fs::read_to_string(&token).unwrap().trim().to_owned();
+    // An export that fails before it has anything leaves no file, in which the next one would fail.
+    let path = authority.file("export");
+    let path = path.to_str().unwrap();
+    assert_eq!(said(&export(&[path], Some(&secret))).0, Some(1));
+    assert_eq!(said(&export(&[path, "--cacert", ca.to_str().unwrap()], Some(&secret))).0, Some(0));
     let exported = export(&["--cacert", ca.to_str().unwrap()], Some(&secret));
     assert_eq!(exported.status.code(), Some(0), "{:?}", said(&exported));
     assert!(exported.stdout == fs::read(&file).unwrap());
