@@ -21,8 +21,7 @@ const DISTANCE_MAX: f64 = 0.02;
 const COUNT_OFF_MAX: f64 = 0.01;
 /// What a percentile of the report may be off by, as a share of the stall.
 const PERCENTILE_OFF_MAX: f64 = 0.02;
-const BOUND: &str =
-    "latencies 0.02, number of delayed requests 1 %, percentiles 2 % of the length of the stall";
+const BOUND: &str = "at most: latencies 0.02 (a distance between 0 and 1), number of delayed requests 1 %, percentiles 2 % of the length of the stall";
 /// A responder that is busier than this is too slow for the rate: its own record would decide the check.
 const UTILIZATION_MAX: f64 = 0.2;
 /// The percentiles from here up are those of the stall.

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     base: Option<PathBuf>,
     /// Results to compare with the first
     new: Option<PathBuf>,
-    /// Exit with 3 if NEW is slower: by its 95 % interval the loss is above 0, and may be this share or more, as in 5%. A loss is lower goodput, more CPU
+    /// Exit with 3 if NEW is slower: the whole 95 % interval of the loss is above 0, and its upper end is this share or more, as in 5%. A loss is lower goodput, more CPU
     /// per request, or a higher p50 or p99 latency. Also if NEW fails significantly more often
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_if_slower: Option<f64>,

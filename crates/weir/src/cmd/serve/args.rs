@@ -161,7 +161,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "75s", value_parser = positive)]
     pub(super) idle_timeout: Duration,
 
-    /// How long a client may take to send the header section. Over each such time, a body must arrive at 1 KiB/s or more
+    /// How long a client may take to send the header section. In each interval of this length, a body must arrive at 1 KiB/s or more
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive)]
     pub(super) head_timeout: Duration,
 
