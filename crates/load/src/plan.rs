@@ -79,7 +79,7 @@ pub struct Plan {
     #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
     pub distribution: Option<Distribution>,
 
-    /// How long the values are, as in 100, 100-1000 or zipfian:100-100000 [default: the workload's]
+    /// Size of the values in bytes, as in 100, 100-1000 (all equally likely) or zipfian:100-100000 (the shorter the likelier) [default: the workload's]
     #[arg(long, value_name = "SIZE", help_heading = KEY_VALUE)]
     pub value_size: Option<ValueSize>,
 

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// Skip the accuracy test of the load generator
     #[arg(long)]
     no_selftest: bool,
-    /// Skip the test whether the load generator is the bottleneck. The test also slows the server: without it there is less evidence for the server's CPU
+    /// Skip the test whether the load generator is the bottleneck. The test also slows the server: without it there is less evidence on whether the server's CPU is the bottleneck
     #[arg(long)]
     no_headroom: bool,
     /// Flags for `weir load`, as in -- -H 'Accept: text/html'; only with --command or --url

@@ -121,7 +121,7 @@ pub(crate) struct Args {
     #[arg(long, short, action = clap::ArgAction::HelpShort, help_heading = "Output")]
     help: Option<bool>,
 
-    /// List workloads, distributions of keys and dialects, and do nothing else
+    /// List workloads, dialects and distributions of keys, and do nothing else
     #[arg(long, exclusive = true, help_heading = "Key-value workloads")]
     list: bool,
 }

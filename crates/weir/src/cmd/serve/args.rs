@@ -185,7 +185,7 @@ pub(crate) struct Args {
     #[arg(long, num_args = 0..=1, default_value_t)]
     pub(super) timing: bool,
 
-    /// Enable routes for measurements, which can clear the store and inject faults; only on loopback addresses
+    /// Enable routes for measurements, which can clear the store and inject faults; refused if another machine can reach the server
     #[arg(long, num_args = 0..=1, default_value_t)]
     pub(super) lab: bool,
 
