@@ -98,6 +98,8 @@ pub struct FaultInjector {
     now: [AtomicU64; FAULTS.len()],
     /// Whether any of them concerns the requests of a connection.
     on_requests: AtomicBool,
+    /// Whether a store of this process flushes.
+    flushes: AtomicBool,
 }
 
 /// No time is so long, and no count so large.
@@ -106,7 +108,12 @@ const NONE: u64 = u64::MAX;
 impl FaultInjector {
     /// Injects `base` until the process ends.
     pub fn new(base: FaultSpec) -> FaultInjector {
-        let injector = FaultInjector { base, now: Default::default(), on_requests: AtomicBool::new(false) };
+        let injector = FaultInjector {
+            base,
+            now: Default::default(),
+            on_requests: AtomicBool::new(false),
+            flushes: AtomicBool::new(false),
+        };
         injector.set(&FaultSpec::default());
         injector
     }
@@ -119,15 +126,25 @@ impl FaultInjector {
     /// Injects `added` on top of the faults given at the start, in place of what was added before: nothing removes that. Times
     /// add up; of two counts the smaller is used.
     ///
-    /// Errors: `added` has the lock, and the server was started without it. Nothing changes then.
+    /// Errors: `added` has the lock, and the server was started without it; or a delay of flushes, and no store of this process
+    /// flushes. Nothing changes then.
     pub fn add(&self, added: &FaultSpec) -> Result<(), Error> {
         if added.0[Fault::Lock as usize].is_some() && !self.has_lock() {
             return Err(
                 Error::input("this server has no lock to hold longer").hint("start it with --inject lock=0s")
             );
         }
+        if added.0[Fault::Flush as usize].is_some() && !self.flushes.load(Relaxed) {
+            let what = "only the embedded store flushes in this process";
+            return Err(Error::input(what).hint("use --store file:DIRECTORY, or the fault store_worker"));
+        }
         self.set(added);
         Ok(())
+    }
+
+    /// A store of this process flushes.
+    pub fn has_flushes(&self) {
+        self.flushes.store(true, Relaxed);
     }
 
     /// Whether writes hold a lock. It is there from the start or never.

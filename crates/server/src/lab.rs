@@ -128,7 +128,7 @@ pub(super) async fn perform(shared: &Shared, action: Action, body: Vec<u8>) -> R
             // Without an injector there is no such route.
             if let Some(faults) = &shared.faults {
                 let added = faults.injector.add(&spec);
-                added.map_err(|why| Failure::new(409, "no_lock", String::from(why)).not_applied())?;
+                added.map_err(|why| Failure::new(409, "no_effect", String::from(why)).not_applied())?;
             }
             Ok(Answer::Made { status: 204, version: None })
         }

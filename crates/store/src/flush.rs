@@ -18,7 +18,7 @@ pub struct Flush {
 impl Flush {
     /// Delays flushes as `faults` says from now on.
     pub fn inject(&self, faults: Arc<FaultInjector>) {
-        self.faults.get_or_init(|| faults);
+        self.faults.get_or_init(|| faults).has_flushes();
     }
 
     /// Commits when its turn has come.
