@@ -104,6 +104,8 @@ pub enum Excluded {
     NoNumbers,
     /// Too many attempts failed, or none was made.
     Errors,
+    /// Clients had no answer in the window; of single runs that are compared.
+    Unanswered,
     /// More was offered than went through.
     OverCapacity,
 }
@@ -144,6 +146,11 @@ pub(super) fn excluded_run(trial: &Trial) -> Option<Excluded> {
         () if load.attempts == 0 || load.error_ratio > ERRORS_MAX => Some(Excluded::Errors),
         () => is_over.then_some(Excluded::OverCapacity),
     }
+}
+
+/// How many clients of a closed loop had no answer in the window.
+pub(super) fn unanswered(load: &LoadReport) -> u64 {
+    if load.is_open() { 0 } else { load.unanswered }
 }
 
 /// Whether the run that fails most fails fast.

@@ -2,7 +2,7 @@
 
 use super::{Checked, OfRow};
 use crate::parts::of_target;
-use crate::rows::{ERRORS_MAX, FastFail, Row};
+use crate::rows::{ERRORS_MAX, FastFail, Row, unanswered};
 use kv::proto::{Latency, LoadReport, ScheduleReport};
 use kv::units::micros;
 use lab_data::results::{Run, Trial};
@@ -75,9 +75,8 @@ pub(super) fn errors(case: &OfRow) -> Checked {
         );
     }
     let mut seen = format!("{:.2} % of the attempts failed", load.error_ratio * 100.0);
-    let left = case.ran.iter().map(|(_, load)| load).filter(|load| !load.is_open() && load.unanswered > 0);
-    if let Some(most) = left.max_by_key(|load| load.unanswered).filter(|_| load.error_ratio <= ERRORS_MAX) {
-        let LoadReport { unanswered, clients, .. } = most;
+    let left = case.ran.iter().map(|(_, load)| (unanswered(load), load.clients)).max();
+    if let Some((unanswered @ 1.., clients)) = left.filter(|_| load.error_ratio <= ERRORS_MAX) {
         return Checked::fail(
             format!("{unanswered} of {clients} clients had no answer in the whole window"),
             "The latencies are those of the other clients. Find out what the clients without an answer wait for, or use a longer --window.",

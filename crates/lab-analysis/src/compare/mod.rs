@@ -12,13 +12,13 @@ pub use capacity::CapacityRatio;
 pub use circumstances::Difference;
 pub use measures::{Kind, MEASURES, Measure};
 pub use stats::ratio::{Method, Quotient};
-pub use verdicts::{Gate, Standing, Subject, Verdict, gate};
+pub use verdicts::{Gate, NotCompared, Standing, Subject, Verdict, gate};
 
-use super::rows::{Excluded, Row, excluded_run};
+use super::rows::{Excluded, Row, excluded_run, unanswered};
 use super::{Findings, WorkloadFindings, findings};
 use kv::Error;
 use kv::proto::OperationReport;
-use lab_data::results::Results;
+use lab_data::results::{Results, Trial};
 use lab_data::{distinct, ensure};
 use serde::Serialize;
 use stats::{Estimate, median};
@@ -293,9 +293,14 @@ fn side_of_level(input: &Input, workload: &str, clients: u32) -> Option<SideOfLe
         Some(Figure { value: estimate.map(|of| of.mean).or_else(|| median(&values))?, estimate, of_runs })
     };
     let begun = input.results.trials_of(workload).filter(|trial| trial.level == clients);
+    // The figures are of the clients that were answered: a side that leaves others out may look faster.
+    let excluded = |trial: &Trial| {
+        let left = trial.numbers().is_some_and(|load| unanswered(load) > 0);
+        excluded_run(trial).or_else(|| left.then_some(Excluded::Unanswered))
+    };
     Some(SideOfLevel {
         row: found.rows.iter().find(|row| row.level == clients)?.clone(),
-        runs: begun.map(|trial| (trial.repetition, excluded_run(trial))).collect(),
+        runs: begun.map(|trial| (trial.repetition, excluded(trial))).collect(),
         generator_limited: found.generator_limited(),
         figures: MEASURES.iter().map(figure).collect(),
         ratios: vec![None; MEASURES.len()],

@@ -21,6 +21,21 @@ pub struct Gate {
     pub tested: u32,
     /// Workload by workload, side by side, figure by figure.
     pub verdicts: Vec<Verdict>,
+    /// The workloads of which nothing can be said.
+    pub not_compared: Vec<NotCompared>,
+}
+
+/// A workload of a side of which no figure has an interval, and which is no regression.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NotCompared {
+    /// The workload.
+    pub workload: String,
+    /// The side's name.
+    pub side: String,
+    /// Whether there are figures, of too few repetitions or pairs.
+    pub too_few_runs: bool,
+    /// Why most runs do not count of those that do not: the first's, the side's; `None` where all count.
+    pub excluded: [Option<Excluded>; 2],
 }
 
 /// What is said of one figure.
@@ -123,7 +138,38 @@ pub fn gate(comparison: &Comparison, margin: f64) -> Gate {
     let alpha = ALPHA / pairs.len().max(1) as f64;
     let figures = pairs.iter().filter_map(|pair| judged(comparison, pair, margin, alpha));
     let failures = failures(comparison, &all).into_iter();
-    Gate { margin, tested: pairs.len() as u32, verdicts: failures.chain(figures).collect() }
+    let verdicts: Vec<Verdict> = failures.chain(figures).collect();
+    let not_compared = all.iter().filter_map(|(workload, side)| {
+        NotCompared::of(workload, *side, &comparison.sides[*side].name, &verdicts)
+    });
+    Gate { margin, tested: pairs.len() as u32, not_compared: not_compared.collect(), verdicts }
+}
+
+impl NotCompared {
+    /// `None` where something can be said.
+    fn of(workload: &ComparedWorkload, side: usize, name: &str, verdicts: &[Verdict]) -> Option<NotCompared> {
+        let own = || verdicts.iter().filter(|of| of.workload == workload.name && of.side == name);
+        let figures = || own().filter(|of| matches!(of.subject, Subject::Figure { .. }));
+        let says = |of: &Verdict| match of.subject {
+            Subject::Figure { quotient, .. } => {
+                quotient.interval.is_some() || of.standing == Standing::NotComparable
+            }
+            Subject::Level { .. } => of.standing == Standing::Regression,
+        };
+        let both: Vec<[&SideOfLevel; 2]> = workload.levels.iter().filter_map(|of| of.both(side)).collect();
+        let excluded = |of: usize| most(both.iter().flat_map(|both| &both[of].runs).filter_map(|run| run.1));
+        (!own().any(says)).then(|| NotCompared {
+            workload: workload.name.clone(),
+            side: name.to_owned(),
+            too_few_runs: figures().next().is_some(),
+            excluded: [0, 1].map(excluded),
+        })
+    }
+}
+
+/// The most frequent reason.
+fn most(reasons: impl Iterator<Item = Excluded> + Clone) -> Option<Excluded> {
+    reasons.clone().max_by_key(|why| reasons.clone().filter(|other| other == why).count())
 }
 
 /// The figures of a workload that both sides have, over the levels at which most runs count.
@@ -260,8 +306,7 @@ impl Failing {
             |(run, of): &(u32, Option<Excluded>)| Some([first.excluded(*run)?.is_some(), of.is_some()]);
         let pairs: Vec<[bool; 2]> = other.runs.iter().filter_map(pair).collect();
         let excluded_runs = [0, 1].map(|of| pairs.iter().filter(|pair| pair[of]).count() as u32);
-        let reasons = || other.runs.iter().filter_map(|(_, excluded)| *excluded);
-        let most = reasons().max_by_key(|why| reasons().filter(|other| other == why).count());
+        let most = most(other.runs.iter().filter_map(|(_, excluded)| *excluded));
         let subject = most.map(|excluded| Subject::Level {
             clients: level.clients,
             excluded,

@@ -11,7 +11,7 @@ mod sentences;
 use super::document::File;
 use super::{files, text};
 use lab_analysis::Comparison;
-pub use verdicts::{gate_headline, gate_junit, gate_markdown, gate_text};
+pub use verdicts::{gate_headline, gate_junit, gate_markdown, gate_remedy, gate_text};
 
 /// The files of a comparison. The drawing is missing where no processor time was read.
 pub fn render(comparison: &Comparison) -> Vec<File> {

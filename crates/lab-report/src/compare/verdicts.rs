@@ -6,7 +6,9 @@ use crate::format::{capitalized, count, latency, listed, percent};
 use crate::{markdown, text};
 use kv::escaped;
 use kv::units::short;
-use lab_analysis::compare::{Gate, Kind, MEASURES, Measure, Method, Quotient, Standing, Subject, Verdict};
+use lab_analysis::compare::{
+    Gate, Kind, MEASURES, Measure, Method, NotCompared, Quotient, Standing, Subject, Verdict,
+};
 use lab_analysis::{Comparison, Excluded};
 use lab_data::distinct;
 
@@ -21,12 +23,14 @@ pub fn gate_markdown(comparison: &Comparison, gate: &Gate) -> String {
 }
 
 /// The verdicts in the XML that JUnit writes and CI servers read: a test case for each, failed if it is a regression, skipped if it is
-/// undecided or not comparable.
+/// undecided or not comparable; and an error for each workload that could not be compared.
 pub fn gate_junit(comparison: &Comparison, gate: &Gate) -> String {
     let skipped = |of: &&Verdict| matches!(of.standing, Standing::Undecided | Standing::NotComparable);
     let (tests, failed) = (gate.verdicts.len(), gate.regressions().count());
     let skipped = gate.verdicts.iter().filter(skipped).count();
-    let counts = format!("tests=\"{tests}\" failures=\"{failed}\" errors=\"0\" skipped=\"{skipped}\"");
+    let errors = gate.not_compared.len();
+    let tests = tests + errors;
+    let counts = format!("tests=\"{tests}\" failures=\"{failed}\" errors=\"{errors}\" skipped=\"{skipped}\"");
     let case = |of: &Verdict| {
         let said = xml(&format!("{}: {}", in_words(of), said(of, gate)));
         let body = match of.standing {
@@ -37,7 +41,14 @@ pub fn gate_junit(comparison: &Comparison, gate: &Gate) -> String {
         let class = xml(&format!("{}.{}", of.side, of.workload));
         format!("    <testcase classname=\"{class}\" name=\"{}\">{body}</testcase>\n", xml(&words(of).name))
     };
-    let cases: String = gate.verdicts.iter().map(case).collect();
+    let error = |of: &NotCompared| {
+        let said = xml(&format!("{}; hint: {}", why_not(of, gate), remedy(of, gate)));
+        let class = xml(&format!("{}.{}", of.side, of.workload));
+        format!(
+            "    <testcase classname=\"{class}\" name=\"comparison\"><error type=\"not compared\" message=\"{said}\"/></testcase>\n"
+        )
+    };
+    let cases: String = gate.verdicts.iter().map(case).chain(gate.not_compared.iter().map(error)).collect();
     let name = xml(&title_of_sides(comparison));
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  <testsuite name=\"weir compare: {name}\" {counts}>\n\
@@ -55,7 +66,9 @@ pub fn gate_headline(gate: &Gate) -> String {
             let also = if others.is_empty() { String::new() } else { format!("; also {}", listed(others)) };
             format!("regression: {first}: {}{also}", words(of).change)
         }
-        _ if gate.verdicts.is_empty() => "not comparable: no level counts on both sides".to_owned(),
+        _ if !gate.not_compared.is_empty() => {
+            distinct(gate.not_compared.iter().map(|of| why_not(of, gate))).join("; ")
+        }
         _ if !undecided.is_empty() => format!("undecided: {}", listed(&undecided)),
         _ if !gate.says_something() => "not comparable: the load generator was the limit".to_owned(),
         _ if with(Standing::NotComparable).next().is_some() => {
@@ -63,6 +76,63 @@ pub fn gate_headline(gate: &Gate) -> String {
         }
         _ => format!("no loss of {margin} or more"),
     }
+}
+
+/// What to do where the gate compares nothing.
+pub fn gate_remedy(gate: &Gate) -> &'static str {
+    let first = gate.not_compared.first().map(|of| remedy(of, gate));
+    first.unwrap_or("give the load generator more cores, or compare on a machine with more of them")
+}
+
+/// Why a workload could not be compared: `undecided: too few pairs`.
+fn why_not(of: &NotCompared, gate: &Gate) -> String {
+    let why = |excluded: Excluded| match excluded {
+        Excluded::NoNumbers => "trials failed",
+        Excluded::Errors => "more than 0.1 % of the requests failed, or none was completed",
+        Excluded::Unanswered => "clients had no answer in the window",
+        Excluded::OverCapacity => "not all requests that were due completed",
+    };
+    let which = match of.excluded {
+        [Some(first), Some(other)] if first == other => format!(" (on both sides {})", why(first)),
+        [first, other] => {
+            let sides = [("base", first), (&*of.side, other)];
+            let known = sides.iter().filter_map(|(side, of)| Some(format!("{side}: {}", why((*of)?))));
+            let known: Vec<String> = known.collect();
+            if known.is_empty() { String::new() } else { format!(" ({})", known.join("; ")) }
+        }
+    };
+    let is_other = |workload: &String| *workload != of.workload;
+    let is_only = !gate.verdicts.iter().any(|other| is_other(&other.workload))
+        && !gate.not_compared.iter().any(|other| is_other(&other.workload));
+    let of_workload = if is_only { String::new() } else { format!(" of {}", of.workload) };
+    match of.too_few_runs {
+        true => format!("undecided: too few {}s{of_workload}{which}", method(gate).map_or("pair", unit)),
+        false => format!("not comparable: no level{of_workload} counts on both sides{which}"),
+    }
+}
+
+fn remedy(of: &NotCompared, gate: &Gate) -> &'static str {
+    match (of.excluded[1].or(of.excluded[0]), method(gate)) {
+        (_, Some(Method::Sequential)) if of.too_few_runs => "measure longer, with --for",
+        (None, _) => "measure each level three times or more, with --repetitions of weir lab",
+        (Some(Excluded::NoNumbers), _) => "find out why the trials failed, and measure again",
+        (Some(Excluded::Errors), _) => "find out why requests fail, with weir load, and measure again",
+        (Some(Excluded::Unanswered), _) => "find out what the clients wait for, or use a longer --window",
+        (Some(Excluded::OverCapacity), _) => "lower --rate",
+    }
+}
+
+/// What a figure is computed over.
+fn unit(method: Method) -> &'static str {
+    if method == Method::Welch { "repetition" } else { "pair" }
+}
+
+/// How the figures are compared; `None` where there is none.
+fn method(gate: &Gate) -> Option<Method> {
+    gate.verdicts.iter().find_map(|of| match &of.subject {
+        Subject::Figure { quotient, .. } => Some(quotient.method),
+        Subject::Level { .. } => None,
+    })
 }
 
 /// `goodput`; `goodput of get_popular` where there are several workloads.
@@ -152,6 +222,10 @@ fn words(of: &Verdict) -> Words {
                         format!("{} of the requests failed; {which} had too many failures", shares[1]);
                     ("failed requests", shares, change)
                 }
+                Excluded::Unanswered => {
+                    let change = format!("clients had no answer in the window of {which}");
+                    ("trials with clients without an answer", trials, change)
+                }
                 Excluded::OverCapacity => {
                     let change = format!("not all requests that were due completed in {which}");
                     ("trials over capacity", trials, change)
@@ -188,7 +262,7 @@ fn said(of: &Verdict, gate: &Gate) -> String {
         (Standing::NotComparable, _) => "not comparable: limited by the generator".to_owned(),
         (Standing::Undecided, Subject::Level { .. }) => format!("undecided: {change}"),
         (Standing::Undecided, Subject::Figure { quotient, more_runs, .. }) => {
-            let unit = if quotient.method == Method::Welch { "repetition" } else { "pair" };
+            let unit = unit(quotient.method);
             match more_runs {
                 Some(more) => format!("undecided; it takes about {}", count(*more, &format!("more {unit}"))),
                 None if quotient.interval.is_none() => format!("undecided: too few {unit}s"),
@@ -208,7 +282,11 @@ fn notes(comparison: &Comparison, gate: &Gate) -> Vec<String> {
             "They are computed from the ratios of pairs and are valid at any number of pairs, so the run may end as soon as the verdicts are known."
         }
     };
-    vec![
+    let said = |of: &NotCompared| {
+        [why_not(of, gate), remedy(of, gate).to_owned()].map(|said| capitalized(&said) + ".")
+    };
+    let not_compared = gate.not_compared.iter().map(|of| said(of).join(" "));
+    let rest = [
         "A figure is the geometric mean over the levels that count on both sides, so goodput is not the capacity.".to_owned(),
         format!(
             "All intervals together hold with 95 % (Bonferroni over {}); p is corrected in the same way. {method}",
@@ -216,8 +294,9 @@ fn notes(comparison: &Comparison, gate: &Gate) -> Vec<String> {
         ),
         format!(
             "A regression is a significant loss whose interval reaches {margin}, or a level at which clearly more trials than of the base fail, \
-             have more than 0.1 % errors or are over capacity. At most 5 % of comparisons without a loss report a significant one; a true loss of {margin} \
+             have more than 0.1 % errors, leave clients without an answer or are over capacity. At most 5 % of comparisons without a loss report a significant one; a true loss of {margin} \
              is reported as smaller in at most 5 % of comparisons."
         ),
-    ]
+    ];
+    not_compared.chain(rest).collect()
 }

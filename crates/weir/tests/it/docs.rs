@@ -24,7 +24,6 @@ const INSTEAD: &[(&str, &str, &str)] = &[
     ("--window 2s", "--window 1s --warmup 100ms", "the figures do not matter here"),
     ("--workload mixed --clients 64", "--workload mixed --clients 64 --window 1s", "likewise"),
     ("--within 10s", "--within 3s --warmup 100ms", "it may find nothing here"),
-    ("--for 5s", "--for 2s", "the figures do not matter here"),
     ("experiments/quick.toml", "experiments/quick.toml SHORT", "likewise"),
     ("experiments/postgres.toml", "experiments/postgres.toml SHORT", "likewise"),
     ("mine.toml --out", "mine.toml SHORT --out", "likewise"),

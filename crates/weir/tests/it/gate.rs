@@ -155,7 +155,7 @@ fn a_service_that_fails_is_a_regression_and_a_base_that_fails_compares_nothing()
     let expected = "error: regression: failed requests at 1 client: 100.00 % of the requests failed; ";
     assert!(output.status.code() == Some(3) && said(&output)[1].contains(expected), "{:?}", said(&output));
     let output = run(&bad, &good, "base");
-    let expected = "error: not comparable: no level counts on both sides; hint: ";
+    let expected = "error: not comparable: no level counts on both sides (base: more than 0.1 % of the requests failed, or none was completed); hint: find out why requests fail";
     assert!(output.status.code() == Some(1) && said(&output)[1].contains(expected), "{:?}", said(&output));
 }
 
@@ -184,6 +184,69 @@ fn a_service_that_dies_under_load_is_a_regression_as_soon_as_it_is_known() {
     assert!(error.contains("error: regression: failed ") && error.contains("3 of 3 trials"), "{error}");
     let seen = cases(&junit);
     assert!(seen.contains(" at 2 clients ['failure']"), "{seen}");
+}
+
+/// It was green for a build that was five times slower.
+#[test]
+fn of_one_repetition_the_gate_is_not_green() {
+    let dir = tempfile::tempdir().unwrap();
+    let (base, new) = (results(dir.path(), "1ms", "1"), results(dir.path(), "5ms", "2"));
+    for side in [&base, &new] {
+        let file = side.join("results.json");
+        let mut results: lab_data::results::Results =
+            serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        results.repetitions = 1;
+        results.trials.retain(|trial| trial.repetition == 0);
+        fs::write(&file, serde_json::to_vec(&results).unwrap()).unwrap();
+    }
+    let (base, new) = (base.to_str().unwrap(), new.to_str().unwrap());
+    let [junit, markdown] = ["junit.xml", "pull.md"].map(|name| dir.path().join(name));
+    let files = ["--junit", junit.to_str().unwrap(), "--markdown", markdown.to_str().unwrap()];
+    let output = compare(&[&[base, new, "--fail-if-slower", "5%"], &files[..]].concat());
+    let error = &said(&output)[1];
+    let expected = "error: undecided: too few repetitions; hint: measure each level three times or more, with --repetitions of weir lab\n";
+    assert_eq!((output.status.code(), error.as_str()), (Some(1), expected));
+    let seen = cases(&junit);
+    assert!(
+        seen.starts_with("testsuites 5 0 4\n") && seen.contains("B.mixed comparison ['error']"),
+        "{seen}"
+    );
+    let said = fs::read_to_string(&markdown).unwrap();
+    assert!(
+        said.starts_with("# Undecided: too few repetitions")
+            && said.contains("- Undecided: too few repetitions. Measure each level three times or more"),
+        "{said}"
+    );
+    assert_eq!(compare(&[&[base, new], &files[..]].concat()).status.code(), Some(0), "nothing is asked");
+}
+
+/// It was green for a service that answered nothing any more, if there was no time for pairs enough.
+#[test]
+fn a_service_that_answers_some_clients_only_is_not_green_and_then_a_regression() {
+    const SERVICE: &str = "import sys, threading, http.server as http\n\
+        class Handler(http.BaseHTTPRequestHandler):\n    protocol_version = 'HTTP/1.1'\n    accepted = 0\n\
+        \x20   def setup(self):\n        super().setup()\n        Handler.accepted += 1\n        self.number = Handler.accepted\n\
+        \x20   def log_message(self, *_): pass\n\
+        \x20   def do_GET(self):\n        if self.number % 2 and sys.argv[2] == 'half': threading.Event().wait()\n\
+        \x20       self.send_response(200), self.send_header('Content-Length', '0'), self.end_headers()\n\
+        http.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()\n";
+    let dir = tempfile::tempdir().unwrap();
+    let service = dir.path().join("service.py");
+    fs::write(&service, SERVICE).unwrap();
+    let command =
+        |which: &str| format!("{} {} {{port}} {which}", python("python3").display(), service.display());
+    let (base, new) = (command("all"), command("half"));
+    let run = |time: &str, name: &str| {
+        let out = dir.path().join(name);
+        let commands = ["--command", &base, "--command", &new, "--url", "/", "--out", out.to_str().unwrap()];
+        let length = ["--for", time, "--clients", "4", "--warmup", "1s", "--window", "500ms"];
+        compare(&[&commands[..], &length, &["--fail-if-slower", "5%"]].concat())
+    };
+    let output = run("1ms", "short");
+    assert_eq!(output.status.code(), Some(1), "{:?}", said(&output));
+    let output = run("5m", "long");
+    let expected = "error: regression: trials with clients without an answer at 4 clients: clients had no answer in the window of ";
+    assert!(output.status.code() == Some(3) && said(&output)[1].contains(expected), "{:?}", said(&output));
 }
 
 #[test]

@@ -199,10 +199,52 @@ fn a_side_that_dies_in_each_run_is_a_regression_after_three_pairs() {
         assert_eq!((excluded, standing), (Excluded::NoNumbers, expected), "{pairs} pairs");
         // Nothing that was compared must not look green.
         assert_eq!(gate.says_something(), standing == Standing::Regression, "{pairs} pairs");
+        let excluded = gate.not_compared.first().map(|of| (of.too_few_runs, of.excluded));
+        let died = Some(Excluded::NoNumbers);
+        let expected = (standing == Standing::Undecided).then_some((false, [None, died]));
+        assert_eq!(excluded, expected, "{pairs} pairs");
         all.swap(0, 1);
         all.iter_mut().for_each(|of| of.measured.as_mut().unwrap().among.reverse());
-        assert!(judged(&all).verdicts.is_empty(), "a base that dies compares nothing");
+        let gate = judged(&all);
+        assert!(gate.verdicts.is_empty(), "a base that dies compares nothing");
+        assert_eq!(gate.not_compared[0].excluded, [died, None]);
     }
+}
+
+/// With one repetition on each side, of a service that was five times slower nothing was shown, and the gate was green.
+#[test]
+fn of_too_few_runs_for_any_interval_nothing_is_compared() {
+    for (repetitions, expected) in [(1, vec!["get", "put"]), (2, vec![])] {
+        let mut all = pairs(repetitions, 0.001);
+        slower(&mut all[1], 4.0);
+        let gate = judged(&all);
+        let named: Vec<&str> = gate.not_compared.iter().map(|of| of.workload.as_str()).collect();
+        assert_eq!(named, expected, "{repetitions} repetitions: {gate:#?}");
+        assert!(
+            gate.not_compared.iter().all(|of| of.too_few_runs && of.excluded == [None, None]),
+            "{gate:#?}"
+        );
+    }
+    // Of pairs that end early it takes more: six, with four figures.
+    let compared = |pairs| judged(&sequential(pairs)).not_compared.is_empty();
+    assert_eq!((compared(5), compared(6)), (false, true));
+}
+
+/// The figures are those of the clients that were served: a service that leaves out half of them may look faster.
+#[test]
+fn a_side_that_leaves_clients_without_an_answer_is_a_regression() {
+    let mut all = sequential(3);
+    for load in all[1].trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+        (load.unanswered, load.goodput_rps) = (8, 2.0 * load.goodput_rps);
+    }
+    let gate = judged(&all);
+    let of = gate.regressions().next().unwrap();
+    let Subject::Level { excluded: Excluded::Unanswered, excluded_runs: [0, 3], .. } = of.subject else {
+        panic!("{of:?}")
+    };
+    // An open loop leaves requests that are due late, and counts them.
+    over_capacity(&mut all[1], 0..0);
+    assert_eq!(judged(&all).regressions().count(), 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use kv::units::short;
 use lab_analysis::compare::{Gate, gate};
 use lab_analysis::{Comparison, compare};
 use lab_data::results::Results;
-use lab_report::compare::{gate_headline, gate_junit, gate_markdown, gate_text, render, text};
+use lab_report::compare::{gate_headline, gate_junit, gate_markdown, gate_remedy, gate_text, render, text};
 use pairs::Pairs;
 use std::path::{Path, PathBuf};
 
@@ -120,8 +120,11 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
             Err(Error::unmet(gate_headline(&gate)))
         }
         // A gate that compares nothing must not look green.
-        Some(gate) if !gate.says_something() => Err(Error::new(gate_headline(&gate))
-            .hint("see in the tables why: weir compare with --out DIR writes them")),
+        Some(gate)
+            if !gate.says_something() || args.fail_if_slower.is_some() && !gate.not_compared.is_empty() =>
+        {
+            Err(Error::new(gate_headline(&gate)).hint(gate_remedy(&gate)))
+        }
         _ => Ok(()),
     }
 }
