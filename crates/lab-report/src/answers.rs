@@ -191,7 +191,12 @@ fn limit(found: &WorkloadFindings) -> Answer {
             let busiest = resources.max_by(|a, b| a.utilization.total_cmp(&b.utilization));
             let busiest =
                 busiest.map(|of| format!("busiest: {}, {} busy", of.resource, percent(of.utilization, 0)));
-            answer("limit", "not identified".to_owned(), [(!names.is_empty()).then_some(batching), busiest])
+            let is_unclear =
+                |of: &Reason| matches!(of, Reason::Blocked(of) if of.grade == Grade::NotIdentified);
+            let unclear = bottleneck.because.iter().any(is_unclear);
+            let needed = unclear.then(|| "it takes a valid level of 1 client".to_owned());
+            let batching = (!names.is_empty()).then_some(batching);
+            answer("limit", "not identified".to_owned(), [needed, batching, busiest])
         }
     }
 }

@@ -203,6 +203,10 @@ fn blocked(of: &Blocked) -> String {
             " About {at_once:.1} requests are served concurrently (highest goodput × median latency of one client)."
         );
     }
+    if of.grade == Grade::NotIdentified {
+        said += " Whether this is a lock, a pool or a delay shows only with a valid level of 1 client (--levels 1,…): it tells \
+                 how many requests are served concurrently.";
+    }
     if !of.may_read {
         said += " The system calls of its threads could not be read: run weir as the user of the service, or with CAP_SYS_PTRACE.";
     }

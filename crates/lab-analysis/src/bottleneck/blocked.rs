@@ -44,7 +44,7 @@ const ALL: f64 = 0.7;
 /// Where the clients of a service are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blocked {
-    /// How sure.
+    /// How sure; [`Grade::NotIdentified`] where a level of one client is missing that would tell a lock from a pool or a delay.
     pub grade: Grade,
     /// What is seen there: `threads wait for another thread`.
     pub seen: &'static str,
@@ -88,6 +88,9 @@ const PLACES: &[Place] = &[
 /// What is seen of threads that wait for another one where several requests are served at once.
 const POOL_OR_LOCK: &str =
     "threads wait for a place in a pool, or for a lock that each request holds for a part of its time";
+
+/// What clients wait for if a lock, a pool and a delay would look the same.
+const UNCLEAR: &str = "a lock, a pool or a delay";
 
 const fn place(name: &'static str, seen: &'static str, limit: Limit) -> Place {
     Place { name, seen, limit }
@@ -166,35 +169,36 @@ impl Sweep<'_> {
         self.at_once.is_some_and(|of| (count - of).abs() <= AGREE * of)
     }
 
-    /// Whether that is one at a time.
-    fn serves_one(&self) -> bool {
-        self.counted().or(self.at_once).is_none_or(|count| count < ONE)
+    /// Whether that is one at a time; `None` where nothing says how many it is.
+    fn serves_one(&self) -> Option<bool> {
+        self.counted().or(self.at_once).map(|count| count < ONE)
     }
 
     /// What is seen where clients are: how many are there, and what those do that are served meanwhile.
     fn evidence(
         &self,
-        limit: Limit,
+        limit: impl Into<Option<Limit>>,
         grade: Grade,
         seen: &'static str,
         count: Option<f64>,
         served: Option<&'static str>,
     ) -> Evidence {
+        let limit = limit.into();
         let resource = match (limit, self.size()) {
-            (Limit::Pool, Some(size)) => format!("a pool of {size:.0}"),
-            _ => limit.name().to_owned(),
+            (Some(Limit::Pool), Some(size)) => format!("a pool of {size:.0}"),
+            _ => limit.map_or(UNCLEAR, Limit::name).to_owned(),
         };
         Evidence {
             id: format!("outside: {resource}"),
             resource,
             kind: ResourceKind::Indication,
             utilization: match limit {
-                Limit::OneThread => self.high.busiest_thread,
-                Limit::ServerCpu => self.high.computing.min(1.0),
-                Limit::Pauses => self.high.collector.max(self.silent()),
+                Some(Limit::OneThread) => self.high.busiest_thread,
+                Some(Limit::ServerCpu) => self.high.computing.min(1.0),
+                Some(Limit::Pauses) => self.high.collector.max(self.silent()),
                 _ => 0.0,
             },
-            limit: Some(limit),
+            limit,
             blocked: Some(Blocked {
                 grade,
                 seen,
@@ -274,27 +278,32 @@ impl Sweep<'_> {
         }
         let limit = match place.limit {
             Limit::ServerLock => self.behind_threads(served.map(|(_, limit, _)| limit)),
-            limit => limit,
+            limit => Some(limit),
         };
         let (grade, seen) = match limit {
+            None => (Grade::NotIdentified, place.seen),
             // A delay that any number can be in does not keep goodput from growing: something else does.
-            Limit::Timer => (Grade::Suspected, place.seen),
+            Some(Limit::Timer) => (Grade::Suspected, place.seen),
             // Three at once are let through by a lock, too, that each of them holds for a third of its time.
-            Limit::Pool => (Grade::Suspected, POOL_OR_LOCK),
+            Some(Limit::Pool) => (Grade::Suspected, POOL_OR_LOCK),
             _ => (sure, place.seen),
         };
         let of_lock = served.filter(|_| place.limit == Limit::ServerLock).map(|(does, ..)| does);
         Some(self.evidence(limit, grade, seen, count, of_lock))
     }
 
-    /// What threads wait for that wait for each other, by what those do that are served meanwhile, and how many they are.
-    fn behind_threads(&self, served: Option<Limit>) -> Limit {
-        match (served, self.serves_one()) {
+    /// What threads wait for that wait for each other, by what those do that are served meanwhile, and how many they are; `None` where
+    /// it depends on that number, and nobody knows it.
+    fn behind_threads(&self, served: Option<Limit>) -> Option<Limit> {
+        Some(match (served, self.serves_one()) {
             (Some(Limit::Disk), _) => Limit::Disk,
-            (Some(Limit::OneThread), true) if self.high.busiest_thread >= WHOLE_THREAD => Limit::OneThread,
-            (_, false) if !self.waits_early && !self.is_mutex() => Limit::Pool,
+            (Some(Limit::OneThread), None | Some(true)) if self.high.busiest_thread >= WHOLE_THREAD => {
+                Limit::OneThread
+            }
+            (_, None) if !self.is_mutex() => return None,
+            (_, Some(false)) if !self.waits_early && !self.is_mutex() => Limit::Pool,
             _ => Limit::ServerLock,
-        }
+        })
     }
 
     /// Whether threads that wait for each other wait for those that hold a mutex.
@@ -315,19 +324,23 @@ impl Sweep<'_> {
         if let Some(found) = self.full_processor() {
             return Some(found);
         }
-        let waiting = f64::from(self.clients) - self.at_once.unwrap_or(0.0);
+        let waiting = self.at_once.map(|of| (f64::from(self.clients) - of).max(0.0));
         let served = self.served();
-        let limit = match served {
+        let limit = match (served, self.serves_one()) {
             // One thread does all, and mostly waits for it.
-            Some((_, Limit::Disk, _)) => Limit::Disk,
-            _ if self.serves_one() => Limit::ServerLock,
-            _ => Limit::Pool,
+            (Some((_, Limit::Disk, _)), _) => Some(Limit::Disk),
+            (_, is_one) => is_one.map(|is_one| if is_one { Limit::ServerLock } else { Limit::Pool }),
         };
         // As many are seen at work as goodput and latency say: two ways to the same number.
-        let is_seen = limit != Limit::ServerLock && served.is_some_and(|(.., count)| self.agrees(count));
-        let grade = if is_seen { Grade::Supported } else { Grade::Suspected };
+        let is_seen =
+            limit != Some(Limit::ServerLock) && served.is_some_and(|(.., count)| self.agrees(count));
+        let grade = match limit {
+            None => Grade::NotIdentified,
+            Some(_) if is_seen => Grade::Supported,
+            Some(_) => Grade::Suspected,
+        };
         let does = served.map(|(does, ..)| does).filter(|_| is_seen);
-        Some(self.evidence(limit, grade, seen, Some(waiting.max(0.0)), does))
+        Some(self.evidence(limit, grade, seen, waiting, does))
     }
 }
 

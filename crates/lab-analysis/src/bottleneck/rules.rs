@@ -240,7 +240,8 @@ impl Case {
             None if self.is_open => return None,
             None => {}
         }
-        Some(Conclusion::of(blocked.grade, vec![at]).why(Reason::Blocked(blocked)))
+        let named = if blocked.grade == Grade::NotIdentified { Vec::new() } else { vec![at] };
+        Some(Conclusion::of(blocked.grade, named).why(Reason::Blocked(blocked)))
     }
 
     fn slowed(&self) -> Option<Conclusion> {

@@ -214,3 +214,27 @@ fn of_what_has_places_a_request_holds_its_place_half_as_long() {
         check(&crate::text::headline(None, &crate::page::cards(&findings)), &["(supported); if halved: "]);
     }
 }
+
+/// What clients wait for is not named without a level of one client; the report says what to do.
+#[test]
+fn where_a_lock_may_be_a_pool_a_level_of_one_client_is_asked_for() {
+    let (results, mut findings) = proven();
+    let bottleneck = &mut findings.workloads[0].bottleneck;
+    let blocked = Blocked {
+        grade: Grade::NotIdentified,
+        seen: "requests wait without a thread",
+        count: None,
+        clients: 32,
+        at_once: None,
+        served: None,
+        may_read: true,
+        thread: None,
+    };
+    (bottleneck.grade, bottleneck.named) = (Grade::NotIdentified, Vec::new());
+    bottleneck.because = vec![Reason::Blocked(blocked)];
+    findings.workloads[0].name = "requests".into();
+    let said = "At 32 clients requests wait without a thread. Whether this is a lock, a pool or a delay shows only with a valid level of 1 client";
+    check(&text(&rendered(&results, &findings), "report.md"), &[said]);
+    let answers = crate::text::headline(None, &crate::page::cards(&findings));
+    check(&answers, &["not identified; it takes a valid level of 1 client"]);
+}

@@ -301,6 +301,32 @@ fn a_pool_is_supported_where_as_many_are_seen_at_work() {
     assert_eq!(verdict(&levels, 0.1, 0.05), (Grade::Supported, "a pool of 2".to_owned()));
 }
 
+/// Both a delay of 5 ms without any limit and a pool of 3 were called a server lock.
+#[test]
+fn without_a_level_of_one_client_no_lock_is_named_where_it_may_be_a_pool_or_a_delay() {
+    let unclear = |levels: &[Level]| {
+        let bottleneck = findings(&results(levels, 0.1, 0.05)).workloads[0].bottleneck.clone();
+        assert_eq!((bottleneck.grade, bottleneck.named.len()), (Grade::NotIdentified, 0), "{levels:?}");
+        let [Reason::Blocked(of)] = &bottleneck.because[..] else { panic!("{:?}", bottleneck.because) };
+        (of.grade, of.at_once)
+    };
+    let (threads, of_loop) = ([("lock", 31.0)], [("lock", 4.9)]);
+    for seen in [&threads, &of_loop] {
+        let pool: [Level; 2] = [(8, 138.0, 58.0, &[("lock", 4.9)]), (32, 138.0, 232.0, seen)];
+        assert_eq!(unclear(&pool), (Grade::NotIdentified, None));
+        assert_eq!(unclear(&pool[1..]), (Grade::NotIdentified, None));
+    }
+    // Where more clients get more it is a delay, whatever one alone gets.
+    let delay: [Level; 2] = [(8, 230.0, 34.0, &of_loop), (32, 900.0, 35.0, &of_loop)];
+    assert_eq!(verdict(&delay, 0.1, 0.05), (Grade::Delay, "sleep or timer".to_owned()));
+    // What is seen says enough.
+    let named = |seen: &[(&str, f64)]| verdict(&[(8, 138.0, 58.0, &[]), (32, 138.0, 232.0, seen)], 0.1, 0.05);
+    assert_eq!(named(&[("lock", 29.0), ("sleep", 3.0)]), (Grade::Suspected, "a pool of 3".to_owned()));
+    assert_eq!(named(&[("lock", 30.0), ("sleep", 1.0)]), (Grade::Supported, "server lock".to_owned()));
+    assert_eq!(named(&[("lock", 30.0), ("mutex", 28.0)]), (Grade::Supported, "server lock".to_owned()));
+    assert_eq!(named(&[("disk", 1.0)]), (Grade::Suspected, "disk".to_owned()));
+}
+
 // A service that only computes was called a delay: on a busy machine more clients get more of the cores, and its idle threads wait for
 // each other.
 #[test]
