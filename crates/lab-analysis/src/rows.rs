@@ -33,6 +33,8 @@ pub struct Row {
     pub runs: u32,
     /// Why the others did not, each with its number of runs.
     pub failures: BTreeMap<String, u32>,
+    /// Clients that had no answer in the window, in the run with most of them.
+    pub unanswered: u64,
     /// Why it enters neither capacity nor knee nor bottleneck; `None` of one that does.
     pub excluded: Option<Excluded>,
     /// Whether what rises is failures.
@@ -213,6 +215,11 @@ impl Row {
         self.excluded.is_none()
     }
 
+    /// Whether it ran, and nothing succeeded.
+    pub fn is_silent(&self) -> bool {
+        self.runs > 0 && self.rps() == 0.0
+    }
+
     /// Mean goodput; 0 without numbers.
     pub(super) fn rps(&self) -> f64 {
         self.goodput_rps.map_or(0.0, |rps| rps.mean)
@@ -258,6 +265,7 @@ pub(super) fn merged(
         planned,
         runs: ran.len() as u32,
         failures: failures(trials, planned),
+        unanswered: loads().map(unanswered).max().unwrap_or(0),
         excluded: excluded(ran),
         fast_fail: fast_fail(ran, below),
         of_runs: ran.iter().map(of_run).collect(),

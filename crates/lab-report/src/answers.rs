@@ -123,7 +123,10 @@ fn no_knee(found: &WorkloadFindings) -> &'static str {
     match valid().next() {
         None => NONE_VALID,
         Some(_) if valid().count() < LEVELS => "fewer than three valid levels",
-        Some(first) if first.level > 1 => "the lowest level already has over half of the capacity",
+        Some(first) if first.level > 1 && found.rows[0].usable() => {
+            "the lowest level already has over half of the capacity"
+        }
+        Some(first) if first.level > 1 => "the lowest valid level already has over half of the capacity",
         Some(_) => "the latency of the lowest level is not known",
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn blocks(results: &Results, findings: &Findings) -> Vec<Block> {
     let table = Table::of(&others, COLUMNS, |line| line.outcome == Outcome::NotChecked);
     let (ran, repetitions) = (count(findings.ran, "trial"), count(results.repetitions, "repetition"));
     let summary = format!(
-        "{ran} of {} succeeded ({repetitions} of each level). Not checked: the check could not be made, or its result is not clear.",
+        "{ran} of {} have figures ({repetitions} of each level). Not checked: the check could not be made, or its result is not clear.",
         findings.planned
     );
     let passed = Table::of(&passed, &COLUMNS[..3], |_| false);
@@ -144,6 +144,13 @@ pub(super) fn confidence(found: &WorkloadFindings) -> Answer {
     };
     let is_lowering = |check: &&Check| found.trust.lowered_by.contains(&check.id);
     let mut failed: Vec<&Check> = CHECKS.iter().filter(is_lowering).collect();
+    let levels = |which: fn(&&Row) -> bool| {
+        let levels: Vec<u32> = found.rows.iter().filter(which).map(|row| row.level).collect();
+        (!levels.is_empty()).then(|| each_level(&levels))
+    };
+    let nothing = levels(|row| row.is_silent()).map(|at| format!("nothing succeeded at {at}"));
+    let some = levels(|row| row.unanswered > 0 && !row.is_silent());
+    let some = some.map(|at| format!("not every client was answered at {at}"));
     // The gravest first: on the terminal there may be no room for all.
     failed.sort_by_key(|check| check.leaves);
     let mut details: Vec<String> = failed.iter().map(|check| check.name.to_owned()).collect();
@@ -151,6 +158,7 @@ pub(super) fn confidence(found: &WorkloadFindings) -> Answer {
         Some(first) => first.insert_str(0, "failed checks: "),
         None => details.push("no check failed".to_owned()),
     }
+    details.splice(0..0, [nothing, some].into_iter().flatten());
     let is_unclear = |of: &&Effect| of.change.name == SLOWER_GENERATOR && of.shown == Shown::Undecided;
     if found.effects.iter().any(|of| is_unclear(&of)) {
         details.push("not clear: generator headroom".to_owned());
@@ -185,6 +193,30 @@ mod tests {
         }
         let text = page(&results);
         assert!(text.contains("No request completed") && !text.contains("No attempt failed"), "{text}");
+    }
+
+    /// Of a service that leaks: "6 trials of 6 succeeded", and the lowest level, of which nothing completed, had over half of the capacity.
+    #[test]
+    fn levels_at_which_clients_are_left_without_an_answer_are_named_in_the_answers() {
+        let mut results = sweep(&model("cpu 1 1ms"), &["get"], &[1, 16, 32, 64, 128], 3, "300ms");
+        for trial in &mut results.trials {
+            let load = trial.load.as_mut().unwrap();
+            match trial.level {
+                1 => (load.attempts, load.successes, load.goodput_rps, load.unanswered) = (0, 0, 0.0, 1),
+                128 => load.unanswered = 10,
+                _ => {}
+            }
+        }
+        let files = crate::render(&results);
+        let page = files.into_iter().find(|file| file.name == "report.md").unwrap();
+        let text = page.text.replace('\u{a0}', " ");
+        for said in [
+            "| low; nothing succeeded at 1 client; not every client was answered at 128 clients; failed checks: errors",
+            "| unknown; the lowest valid level already has over half of the capacity |",
+            "15 trials of 15 have figures",
+        ] {
+            assert!(text.contains(said), "{said:?} is missing in {text}");
+        }
     }
 
     #[test]

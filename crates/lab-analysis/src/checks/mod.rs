@@ -113,12 +113,17 @@ pub struct Trust {
 }
 
 /// How far findings may be believed that come from the valid rows among `rows`; `others` are checks of the workload and the run.
+///
+/// Where clients are left without an answer, or nothing succeeds, the service no longer does its work: what the others saw is not all.
 pub(super) fn trust<'a>(rows: &'a [Row], others: impl Iterator<Item = &'a Checked>) -> Trust {
     let of_rows = rows.iter().filter(|row| row.usable()).flat_map(|row| &row.checks);
-    let failed: Vec<&str> = of_rows.chain(others).filter(|of| of.failed()).map(|of| of.id).collect();
+    let stops = rows.iter().any(|row| row.unanswered > 0 || row.is_silent());
+    let of_silence = stops.then_some("errors");
+    let failed = of_rows.chain(others).filter(|of| of.failed()).map(|of| of.id).chain(of_silence);
+    let failed: Vec<&str> = failed.collect();
     let lowering = || CHECKS.iter().filter(|check| check.leaves < High && failed.contains(&check.id));
     Trust {
-        confidence: lowering().map(|check| check.leaves).min().unwrap_or(High),
+        confidence: if stops { Low } else { lowering().map(|check| check.leaves).min().unwrap_or(High) },
         lowered_by: lowering().map(|check| check.id).collect(),
     }
 }

@@ -196,6 +196,24 @@ fn a_failed_check_of_any_valid_row_lowers_confidence() {
     }
 }
 
+/// A service that answered nothing with 1 and 32 clients was believed as far as one that did: neither level counts.
+#[test]
+fn a_level_that_leaves_clients_without_an_answer_lowers_confidence_whether_or_not_it_counts() {
+    let trust = |spoil: fn(&mut LoadReport)| {
+        let mut results = results();
+        for trial in results.trials.iter_mut().filter(|trial| trial.level == 16) {
+            spoil(trial.load.as_mut().unwrap());
+        }
+        findings(&results).workloads.remove(0).trust
+    };
+    let low = Trust { confidence: Low, lowered_by: vec!["errors"] };
+    assert_eq!(trust(|load| (load.attempts, load.successes, load.goodput_rps) = (0, 0, 0.0)), low);
+    assert_eq!(trust(|load| load.unanswered = 3), low);
+    assert_eq!(trust(|load| (load.unanswered, load.error_ratio) = (3, 0.1)), low);
+    // Of failures alone only that level is concerned.
+    assert_eq!(trust(|load| load.error_ratio = 0.1).confidence, High);
+}
+
 #[test]
 fn a_level_with_errors_is_not_the_best_whatever_got_through() {
     let mut results = results();
