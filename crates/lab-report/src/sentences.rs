@@ -149,20 +149,20 @@ fn help(found: &WorkloadFindings) -> Option<String> {
         });
     let named = &found.bottleneck.named;
     // What is seen from outside has no names.
-    let outside = named.iter().find(|of| of.blocked.is_some()).and_then(|of| of.limit);
+    let outside = named.iter().find_map(|of| Some((of.limit?, of.blocked.as_ref()?.in_threads)));
     let see = match outside {
-        Some(Limit::OneThread | Limit::ServerCpu) => {
+        Some((Limit::OneThread | Limit::ServerCpu, _)) => {
             " “perf record -g -p PID” shows which functions compute; it needs CAP_PERFMON, or kernel.perf_event_paranoid of at most 1."
         }
-        Some(Limit::ServerLock | Limit::Pool) => {
+        Some((Limit::ServerLock | Limit::Pool, true)) => {
             " The stacks of its threads (jstack, py-spy, gdb) show where they wait; for another user’s process that needs CAP_SYS_PTRACE."
         }
         _ => "",
     };
     let limits = limits(named);
     let half = match outside {
-        Some(Limit::AcceptQueue) => "held its connection half as long as now".to_owned(),
-        Some(Limit::Pool) => format!("held its place in {limits} half as long as now"),
+        Some((Limit::AcceptQueue, _)) => "held its connection half as long as now".to_owned(),
+        Some((Limit::Pool, _)) => format!("held its place in {limits} half as long as now"),
         _ => format!("needed half as much time of {limits} as now"),
     };
     Some(format!(

@@ -55,6 +55,8 @@ pub struct Blocked {
     /// How many requests are served at once: goodput × latency of one client; `None` of a delay, where that is nearly none, and where
     /// one client alone was not measured.
     pub at_once: Option<f64>,
+    /// Whether threads are seen to wait for each other: their stacks show where.
+    pub in_threads: bool,
     /// What those that are served do, where that is seen.
     pub served: Option<&'static str>,
     /// Whether it could be read in which system calls threads are.
@@ -88,6 +90,9 @@ const PLACES: &[Place] = &[
 /// What is seen of threads that wait for another one where several requests are served at once.
 const POOL_OR_LOCK: &str =
     "threads wait for a place in a pool, or for a lock that each request holds for a part of its time";
+
+/// What is seen where one request is served at a time, and no thread of the others.
+const ONE_AT_A_TIME: &str = "requests wait without a thread, and one is served at a time (behind a lock, by one worker, or by a rate limit)";
 
 /// What clients wait for if a lock, a pool and a delay would look the same.
 const UNCLEAR: &str = "a lock, a pool or a delay";
@@ -206,6 +211,7 @@ impl Sweep<'_> {
                 clients: self.clients,
                 // Of a delay any number is served at once; where pauses hold up half of the requests, the median says too few.
                 at_once: self.at_once.filter(|of| grade != Grade::Delay && *of >= HARDLY_ANY),
+                in_threads: self.growth("lock") >= LIKELY,
                 served,
                 may_read: self.high.may_read,
                 thread: self.high.busiest_thread_is.clone(),
@@ -340,6 +346,7 @@ impl Sweep<'_> {
             Some(_) => Grade::Suspected,
         };
         let does = served.map(|(does, ..)| does).filter(|_| is_seen);
+        let seen = if limit == Some(Limit::ServerLock) { ONE_AT_A_TIME } else { seen };
         Some(self.evidence(limit, grade, seen, waiting, does))
     }
 }

@@ -202,13 +202,21 @@ fn of_what_has_places_a_request_holds_its_place_half_as_long() {
             count: Some(31.8),
             clients: 32,
             at_once: None,
+            in_threads: true,
             served: None,
             may_read: true,
             thread: None,
         };
         let named = Evidence { resource: resource.into(), limit: Some(limit), ..Evidence::default() };
         bottleneck.named = vec![Evidence { blocked: Some(blocked), ..named }];
+        let stacks =
+            |findings: &Findings| text(&rendered(&results, findings), "report.md").contains("The stacks of");
+        assert_eq!(stacks(&findings), limit == Limit::Pool);
         check(&text(&rendered(&results, &findings), "report.md"), &[&format!("if each request {said}")]);
+        // Where no thread waits, none shows where.
+        let named = &mut findings.workloads[0].bottleneck.named[0];
+        named.blocked.as_mut().unwrap().in_threads = false;
+        assert!(!stacks(&findings));
         // It has room behind the name that `weir lab --command` gives its workload.
         findings.workloads[0].name = "requests".into();
         check(&crate::text::headline(None, &crate::page::cards(&findings)), &["(supported); if halved: "]);
@@ -226,6 +234,7 @@ fn where_a_lock_may_be_a_pool_a_level_of_one_client_is_asked_for() {
         count: None,
         clients: 32,
         at_once: None,
+        in_threads: false,
         served: None,
         may_read: true,
         thread: None,

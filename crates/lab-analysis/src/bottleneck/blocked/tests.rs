@@ -301,6 +301,20 @@ fn a_pool_is_supported_where_as_many_are_seen_at_work() {
     assert_eq!(verdict(&levels, 0.1, 0.05), (Grade::Supported, "a pool of 2".to_owned()));
 }
 
+/// Of nginx with limit_req the stacks of its threads were said to show where they wait.
+#[test]
+fn a_rate_limit_is_among_what_one_request_at_a_time_may_be() {
+    let seen = |waiting: &[(&str, f64)]| {
+        let all = results(&[(1, 298.0, 3.3, &[]), (32, 300.0, 106.0, waiting)], 0.1, 0.05);
+        let named = findings(&all).workloads[0].bottleneck.named[0].clone();
+        let blocked = named.blocked.unwrap();
+        assert_eq!(named.resource, "server lock");
+        (blocked.grade, blocked.in_threads, blocked.seen.contains("a rate limit"))
+    };
+    assert_eq!(seen(&[]), (Grade::Suspected, false, true));
+    assert_eq!(seen(&[("lock", 30.0)]), (Grade::Supported, true, false));
+}
+
 /// Both a delay of 5 ms without any limit and a pool of 3 were called a server lock.
 #[test]
 fn without_a_level_of_one_client_no_lock_is_named_where_it_may_be_a_pool_or_a_delay() {
