@@ -108,9 +108,9 @@ fn knee(found: &WorkloadFindings) -> Answer {
             (format!("{} clients{ends}", format::clients(knee.clients)), blunt)
         }
         None if sentences::is_open(found) => (UNKNOWN.to_owned(), Some("an open loop has none".to_owned())),
-        None if matches!(found.capacity, Capacity::NotReached { rising: true, .. }) => {
-            let most = found.rows.iter().map(|row| row.level).max().unwrap_or(0);
-            ("not reached".to_owned(), Some(format!("highest level: {}", count(most, "client"))))
+        None if let Capacity::NotReached { rising: true, level, .. } = found.capacity => {
+            let valid = if found.rows.iter().any(|row| row.level > level) { "valid " } else { "" };
+            ("not reached".to_owned(), Some(format!("highest {valid}level: {}", count(level, "client"))))
         }
         None => ("unknown".to_owned(), Some(no_knee(found).to_owned())),
     };
@@ -201,5 +201,27 @@ fn limit(found: &WorkloadFindings) -> Answer {
             let batching = (!names.is_empty()).then_some(batching);
             answer("limit", "not identified".to_owned(), [needed, batching, busiest])
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lab_data::simulated::tests::{model, sweep};
+
+    /// Of a server that was killed: "still rising at 2 clients" beside "highest level: 8 clients".
+    #[test]
+    fn a_knee_that_is_not_reached_names_the_highest_level_that_counts() {
+        let mut results = sweep(&model("cpu 1 =1ms, delay 0 =99ms"), &["get"], &[1, 2, 4, 8], 3, "1s");
+        let knee = |results: &_| {
+            let files = crate::render(results);
+            let page = files.into_iter().find(|file| file.name == "report.md").unwrap().text;
+            let said = page.split("not reached; ").nth(1).expect(&page).split(" |").next().unwrap();
+            said.replace('\u{a0}', " ")
+        };
+        assert_eq!(knee(&results), "highest level: 8 clients");
+        for trial in results.trials.iter_mut().filter(|trial| trial.level > 2) {
+            (trial.load, trial.failure) = (None, Some("the service ended".into()));
+        }
+        assert_eq!(knee(&results), "highest valid level: 2 clients");
     }
 }

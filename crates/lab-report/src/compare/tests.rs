@@ -216,3 +216,13 @@ fn without_processor_time_there_is_no_drawing_and_no_gap() {
     let page = file(&all, "compare.md");
     assert!(!page.contains("compare.svg") && !page.contains("| target | ratio"), "{page}");
 }
+
+/// A margin of 0.05 % was 0.1 %.
+#[test]
+fn the_margin_is_the_one_that_was_asked_for() {
+    for (margin, said) in [(0.05, "reaches 5 %"), (0.0005, "reaches 0.05 %"), (1.5, "reaches 150 %")] {
+        let comparison = of(&results());
+        let text = gate_text(&comparison, &compare::gate(&comparison, margin));
+        assert!(text.replace('\n', " ").replace("  ", " ").contains(said), "{text}");
+    }
+}

@@ -142,9 +142,9 @@ fn of_workload(gate: &Gate, of: &Verdict) -> String {
     if is_only { name } else { format!("{name} of {}", of.workload) }
 }
 
-/// `5 %`.
+/// `5 %`, `0.05 %`.
 fn margin(gate: &Gate) -> String {
-    percent(gate.margin, 1).replace(".0 ", " ")
+    format!("{} %", (gate.margin * 1e6).round() / 1e4)
 }
 
 /// As text in XML, which has no room for control characters.
