@@ -118,12 +118,13 @@ pub struct Trust {
 pub(super) fn trust<'a>(rows: &'a [Row], others: impl Iterator<Item = &'a Checked>) -> Trust {
     let of_rows = rows.iter().filter(|row| row.usable()).flat_map(|row| &row.checks);
     let stops = rows.iter().any(|row| row.unanswered > 0 || row.is_silent());
-    let of_silence = stops.then_some("errors");
-    let failed = of_rows.chain(others).filter(|of| of.failed()).map(|of| of.id).chain(of_silence);
-    let failed: Vec<&str> = failed.collect();
-    let lowering = || CHECKS.iter().filter(|check| check.leaves < High && failed.contains(&check.id));
+    let failed: Vec<&Checked> = of_rows.chain(others).filter(|of| of.failed()).collect();
+    let has_failed =
+        |check: &Check| failed.iter().any(|of| of.id == check.id) || stops && check.id == "errors";
+    let lowering = || CHECKS.iter().filter(|check| check.leaves < High && has_failed(check));
+    let is_low = stops || failed.iter().any(|of| of.is_grave);
     Trust {
-        confidence: if stops { Low } else { lowering().map(|check| check.leaves).min().unwrap_or(High) },
+        confidence: if is_low { Low } else { lowering().map(|check| check.leaves).min().unwrap_or(High) },
         lowered_by: lowering().map(|check| check.id).collect(),
     }
 }

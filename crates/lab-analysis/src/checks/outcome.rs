@@ -25,11 +25,18 @@ pub struct Checked {
     pub seen: String,
     /// What to do about it; empty unless it failed.
     pub remedy: String,
+    /// Whether it failed by so much that the confidence is low, whatever the check leaves.
+    #[serde(skip)]
+    pub is_grave: bool,
 }
 
 impl Checked {
     fn of(outcome: Outcome, seen: impl Into<String>, remedy: impl Into<String>) -> Checked {
-        Checked { id: "", outcome, seen: seen.into(), remedy: remedy.into() }
+        Checked { id: "", outcome, seen: seen.into(), remedy: remedy.into(), is_grave: false }
+    }
+
+    pub(crate) fn grave(self, is_grave: bool) -> Checked {
+        Checked { is_grave, ..self }
     }
 
     pub(crate) fn pass(seen: impl Into<String>) -> Checked {

@@ -186,6 +186,8 @@ pub(super) fn machine(case: &OfRow) -> Checked {
     // Kernel threads that flush and journal for the target itself take 1 %, seen on an otherwise idle machine with every durable write:
     // they are in no process of ours, and no disturbance.
     const FOREIGN_LIMIT: f64 = 0.05;
+    // Then what limits the target may be what it leaves to others.
+    const MOST_PERCENT: f64 = 50.0;
     let placements = &case.results.placements;
     let cores: BTreeSet<usize> = placements.iter().flat_map(|part| part.cores.clone()).collect();
     // Of the run that exceeds most what is `allowed` in so many seconds of our cores: the share of them, and by how much it exceeds.
@@ -227,12 +229,14 @@ pub(super) fn machine(case: &OfRow) -> Checked {
     let swapped = worst(&swapped, |_| 0.0);
     let percent = |of: Option<(f64, f64)>| of.map_or(0.0, |(share, _)| share.max(0.0) * 100.0);
     let (stolen_percent, foreign_percent) = (percent(stolen), percent(foreign));
+    let is_most = stolen_percent + foreign_percent > MOST_PERCENT;
     let exceeds = |of: Option<(f64, f64)>| of.is_some_and(|(_, by)| by > 0.0);
     if exceeds(stolen) {
         return Checked::fail(
             format!("the hypervisor took {stolen_percent:.2} % of the cores"),
             "Repeat when other virtual machines are idle, or use a dedicated machine.",
-        );
+        )
+        .grave(is_most);
     }
     if exceeds(foreign) {
         return Checked::fail(
@@ -240,7 +244,8 @@ pub(super) fn machine(case: &OfRow) -> Checked {
                 "other processes used {foreign_percent:.0} % of the processor time of the cores of server and generator"
             ),
             "Stop what else runs on this machine, and repeat.",
-        );
+        )
+        .grave(is_most);
     }
     if exceeds(swapped) {
         return Checked::fail("the machine swapped", "Add memory, or use less data.");

@@ -153,6 +153,28 @@ fn of_a_target_that_the_lab_did_not_start_other_processes_and_cores_are_not_judg
     check("machine", |results| read(results, &["generator"], 0.1, 1.0), "failed: the machine swapped");
 }
 
+/// Others had 98 % of the cores, the limit was another one minutes later, and the confidence was medium.
+#[test]
+fn where_others_take_most_of_the_cores_the_confidence_is_low() {
+    let trust = |own: f64| {
+        let mut results = results();
+        results.placements =
+            vec![Placement { part: "server".into(), cores: vec![0], ..Placement::default() }];
+        for trial in &mut results.trials {
+            let still = ["core.0.steal_secs", "memory.swap_in_pages", "memory.swap_out_pages"];
+            let busy = [("core.0.busy_secs", 0.95), ("core.0.idle_secs", 0.05), ("server.cpu_secs", own)];
+            for (counter, grown) in still.into_iter().map(|name| (name, 0.0)).chain(busy) {
+                trial.opened.counters.insert(counter.into(), 0.0);
+                trial.closed.counters.insert(counter.into(), grown * trial.elapsed_secs);
+            }
+        }
+        findings(&results).workloads.remove(0).trust
+    };
+    let lowered_by = vec!["machine"];
+    assert_eq!(trust(0.65), Trust { confidence: Medium, lowered_by: lowered_by.clone() });
+    assert_eq!(trust(0.35), Trust { confidence: Low, lowered_by });
+}
+
 #[test]
 fn wrong_answers_fail_and_unread_ones_are_not_checked() {
     let real = |results: &mut Results| {
