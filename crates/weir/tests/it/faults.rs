@@ -339,7 +339,12 @@ fn wrong_faults_change_nothing_and_say_what_would_be_right() {
             409,
             "no lock to hold longer; hint: start it with --inject lock=0s",
         ),
-        ("PUT", "/inject?fail=0&flush=1ms", 409, "only the embedded store flushes in this process; hint: use"),
+        (
+            "PUT",
+            "/inject?fail=0&flush=1ms",
+            409,
+            "only the embedded store flushes in this process; hint: use",
+        ),
         ("DELETE", "/inject?cpu=1ms", 400, "leave the query out"),
         ("POST", "/inject?fail=0", 405, "this route takes PUT, DELETE"),
         ("GET", "/inject", 405, "this route takes PUT, DELETE"),
