@@ -1,6 +1,7 @@
 //! Conditions on what was measured: `p99>20ms,errors>0.1%,rate<1000/s`, and whether anything was measured at all.
 
-use kv::proto::{Latency, LoadReport, ServerReport};
+use super::generator_limit;
+use kv::proto::{Latency, LoadReport, ScheduleReport, ServerReport};
 use kv::units::{self, Rate, Span, short};
 use kv::{Error, named};
 use std::fmt;
@@ -192,6 +193,27 @@ pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
     Some(Error::unmet(format_args!("none of {} requests succeeded ({what})", report.attempts)).hint(hint))
 }
 
+/// What the figures leave out, so that no condition can be judged by them: clients of a closed loop that had no answer in the whole
+/// window, or many requests of an open loop that were due and not sent.
+pub fn left_out(report: &LoadReport) -> Option<Error> {
+    let LoadReport { unanswered, clients, .. } = report;
+    match &report.schedule {
+        None if *unanswered > 0 => Some(
+            Error::unmet(format_args!("{unanswered} of {clients} clients had no answer in the whole window"))
+                .hint("does the server serve as many connections? Use fewer --clients, or a longer --window"),
+        ),
+        Some(ScheduleReport { over_capacity: true, sent, due, .. }) => {
+            let hint = match generator_limit(report) {
+                Some(_) => "the generator was at its own limit: give it more processor time",
+                None => "offer less, or use more --clients if the server can take more connections",
+            };
+            let what = format_args!("only {sent} of the {due} requests due in the window were sent");
+            Some(Error::unmet(what).hint(hint))
+        }
+        _ => None,
+    }
+}
+
 /// Whether a server went away: in the last second, and for three times as long as between two successes before, nothing succeeded,
 /// and after the last success connections failed or requests had no answer. One went away also if no request to it succeeded.
 pub fn server_is_gone(report: &LoadReport) -> Option<Error> {
@@ -284,6 +306,34 @@ mod tests {
         ] {
             assert!(wrong.parse::<Conditions>().unwrap_err().contains(why), "{wrong}");
         }
+    }
+
+    #[test]
+    fn clients_without_an_answer_and_requests_that_were_not_sent_are_left_out() {
+        let text = |report: LoadReport| left_out(&report).map_or(String::new(), |error| error.to_string());
+        assert_eq!(text(report()), "");
+        let told = text(LoadReport { unanswered: 15, clients: 16, ..report() });
+        assert!(told.starts_with("15 of 16 clients had no answer in the whole window; hint: "), "{told}");
+        let open = |over_capacity, cpu_secs| LoadReport {
+            // Of an open loop these are long requests: their age is in the latency.
+            unanswered: 1,
+            threads: 1,
+            cpu_secs,
+            schedule: Some(ScheduleReport {
+                due: 5000,
+                sent: 970,
+                over_capacity,
+                ..ScheduleReport::default()
+            }),
+            ..report()
+        };
+        assert_eq!(text(open(false, 0.1)), "");
+        let told = text(open(true, 0.1));
+        assert!(
+            told.starts_with("only 970 of the 5000 requests due in the window were sent; hint: offer less"),
+            "{told}"
+        );
+        assert!(text(open(true, 9.9)).contains("; hint: the generator was at its own limit"));
     }
 
     #[test]

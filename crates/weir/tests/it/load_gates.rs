@@ -1,12 +1,13 @@
 //! What `weir load` ends with: conditions, runs without success, servers that go away, Ctrl-C, and an example of what failed.
 
 use super::any_url::Service;
-use super::load::{Reply, Server, weir_load};
+use super::load::{Reply, Server, status, weir_load};
 use super::support::{PATIENCE, until, weir};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -192,6 +193,50 @@ fn a_server_that_stops_answering_before_the_end_is_a_failure() {
     let slow = [&service.url("/slow/1200"), "--clients=1", "--warmup=0s", "--window=3500ms"];
     let (output, stdout, stderr) = weir_load(&slow);
     assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
+}
+
+/// Answers at once, and serves the next connection when the last one has ended.
+fn serves_one_connection() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().map(Result::unwrap) {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|length| length > 0) {
+                // The client may have gone.
+                if line == "\r\n" && (&stream).write_all(&status(200)).is_err() {
+                    break;
+                }
+                line.clear();
+            }
+        }
+    });
+    format!("http://{address}/")
+}
+
+#[test]
+fn no_condition_is_judged_by_figures_that_leave_something_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let junit = folder.path().join("load.xml").to_str().unwrap().to_owned();
+    let fail_if =
+        ["--warmup=200ms", "--window=1s", "--timeout=20s", "--fail-if=errors>1%", "--junit", &junit];
+    let service = Service::start();
+    for (url, flags, left_out) in [
+        (serves_one_connection(), &["--clients=4"][..], "3 of 4 clients had no answer in the whole window"),
+        (service.url("/slow/30"), &["--clients=1", "--rate=1000"], " requests due in the window were sent"),
+    ] {
+        let (output, stdout, stderr) = weir_load(&[&[url.as_str()], &fail_if[..], flags].concat());
+        assert_eq!(output.status.code(), Some(3), "{stdout}{stderr}");
+        let (told, hint) = stderr.split_once("; hint: ").unwrap();
+        assert!(told.starts_with("error: --fail-if cannot be judged: "), "{stderr}");
+        assert!(told.contains(left_out) && hint.contains("--clients"), "{stderr}");
+        let xml = std::fs::read_to_string(&junit).unwrap();
+        assert!(xml.contains("tests=\"2\" failures=\"1\"") && xml.contains(left_out), "{xml}");
+        // Without a condition nothing is to be judged.
+        let (output, stdout, stderr) = weir_load(&[&[url.as_str()], &fail_if[..3], flags].concat());
+        assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
+    }
 }
 
 /// What `--find-rate` says of a server that answers so as soon as more than a hundred have asked in the last quarter of a second.

@@ -6,9 +6,11 @@ use load::{Conditions, Plan};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// A suite with a test for each condition, one that something succeeded and the server stayed, and one of what --check asks for.
+/// A suite with a test for each condition, one that something succeeded and the server stayed (and, with conditions, that nothing is
+/// left out), and one of what --check asks for.
 pub(super) fn junit(plan: &Plan, conditions: Option<&Conditions>, report: &LoadReport) -> String {
     let unusable = load::nothing_succeeded(report).or_else(|| load::server_is_gone(report));
+    let unusable = unusable.or_else(|| conditions.and_then(|_| load::left_out(report)));
     let mut tests = vec![("requests succeed".to_owned(), unusable.map(|why| why.to_string()))];
     tests.extend(report.linearizability.as_ref().map(|checked| {
         let failure = not_linearizable(checked.violations, checked.not_decided);

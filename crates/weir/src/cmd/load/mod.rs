@@ -275,12 +275,15 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     last.map_or(Ok(()), Err)
 }
 
-/// Why what was measured is a failure: nothing succeeded, the server went away, or a condition holds.
+/// Why what was measured is a failure: nothing succeeded, the server went away, a condition holds, or none can be judged.
 fn gates(fail_if: Option<&Conditions>, report: &LoadReport) -> Option<Error> {
     let is_unusable = load::nothing_succeeded(report).or_else(|| load::server_is_gone(report));
     is_unusable.or_else(|| {
         let met = fail_if?.met(report);
-        (!met.is_empty()).then(|| Error::unmet(format_args!("--fail-if: {}", met.join("; "))))
+        match met.is_empty() {
+            false => Some(Error::unmet(format_args!("--fail-if: {}", met.join("; ")))),
+            true => load::left_out(report).map(|why| why.at("--fail-if cannot be judged")),
+        }
     })
 }
 
