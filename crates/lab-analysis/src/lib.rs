@@ -32,7 +32,7 @@ pub use knee::Knee;
 pub use outside::Outside;
 pub use population::{Place, Population};
 pub use rate_search::{Searched, Tried, UnderLimit};
-pub use rows::{Excluded, FastFail, OfRun, Row, Use};
+pub use rows::{ERRORS_MAX, Excluded, FastFail, OfRun, Row, Use};
 pub use stats::{Estimate, Interval};
 pub use steady::time_series::TimeSeries;
 pub use waiting::{Dominant, Waiting};

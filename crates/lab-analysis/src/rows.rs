@@ -130,7 +130,7 @@ pub enum FastFail {
 /// Busy enough to be the limit: U ≥ 0.95.
 pub const SATURATED: f64 = 0.95;
 /// Of the attempts of a run, how many may fail.
-pub(super) const ERRORS_MAX: f64 = 0.001;
+pub const ERRORS_MAX: f64 = 0.001;
 
 /// Why a row of these runs does not count.
 fn excluded(ran: &[Run]) -> Option<Excluded> {

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -348,10 +349,80 @@ fn the_highest_throughput_is_found_over_numbers_of_clients() {
         levels[0]["goodput_rps"].as_array().unwrap().iter().all(|rate| rate.as_f64().unwrap() <= 55.0),
         "{stdout}"
     );
-    assert!(
-        found["capacity_rps"].as_f64().unwrap() > 60.0 && found["knee_clients"].as_f64().unwrap() > 1.0,
-        "{stdout}"
-    );
+    // Four clients do not wait for each other: more would get more.
+    assert!(found["capacity_rps"].as_f64().unwrap() > 60.0 && found["knee_clients"].is_null(), "{stdout}");
+    // One request is served at a time: a second client only waits.
+    let one_at_a_time = Server::start(|_| {
+        thread::sleep(Duration::from_millis(2));
+        Reply::Status(200)
+    });
+    let url = format!("http://{}/kv/x", one_at_a_time.address);
+    let flags = [&url, "--find-capacity", "--within=9s", "--clients=4", "--json"];
+    let (output, stdout, stderr) = weir_load(&flags);
+    assert!(output.status.success(), "{stdout}{stderr}");
+    let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert!(found["knee_clients"].as_f64().is_some_and(|knee| knee < 2.0), "{stdout}");
+}
+
+#[test]
+fn numbers_of_clients_count_if_all_have_answers_and_hardly_a_request_fails() {
+    let capacity = |url: &str| {
+        let flags = [url, "--find-capacity", "--within=6s", "--clients=4", "--timeout=20s", "--json"];
+        let (output, stdout, stderr) = weir_load(&flags);
+        let found: serde_json::Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stderr}"));
+        (output.status.code(), found, stderr)
+    };
+    let (code, found, stderr) = capacity(&serves_one_connection());
+    assert_eq!(code, Some(0), "{stderr}");
+    let unanswered = found["levels"].as_array().unwrap().iter().map(|level| level["unanswered"].as_u64());
+    assert_eq!(unanswered.collect::<Vec<_>>(), [Some(0), Some(1), Some(3)], "{found}");
+    assert!(found["clients"] == 1 && found["capacity_rps"].as_f64() > Some(0.0), "{found}");
+    // Nothing says that more clients would only wait.
+    assert!(found["knee_clients"].is_null(), "{found}");
+
+    let refuses_half = Server::start(|number| Reply::Status(if number % 2 == 0 { 200 } else { 429 }));
+    let (code, found, stderr) = capacity(&format!("http://{}/kv/x", refuses_half.address));
+    assert_eq!(code, Some(3), "{found}{stderr}");
+    let told = stderr.lines().last().unwrap();
+    assert!(told.starts_with("error: no number of clients counts: with one client "), "{stderr}");
+    assert!(found["capacity_rps"].is_null() && found["knee_clients"].is_null(), "{found}");
+    assert!(found["levels"][0]["goodput_rps"][0].as_f64() > Some(0.0), "{found}");
+}
+
+#[test]
+fn a_search_whose_server_goes_away_prints_what_it_found() {
+    for (search, begin, result) in [
+        (&["--find-capacity", "--within=30s"][..], "round 1 of 3      2 clients", "capacity "),
+        (&["--find-rate=p99<10s", "--within=30s"], "tried ", "holds at "),
+    ] {
+        let service = Service::start();
+        let url = service.url("/x");
+        let mut load = start(&[&[url.as_str(), "--clients=2"], search].concat());
+        wait_for(&mut load, begin);
+        drop(service);
+        let (code, text) = ended(load);
+        assert_eq!(code, Some(3), "{text}");
+        assert!(text.contains(result), "{text}");
+        assert!(
+            text.contains(&format!("error: {url} went away: it cannot be reached any more; hint: ")),
+            "{text}"
+        );
+
+        let is_frozen = Arc::new(AtomicBool::new(false));
+        let freezes = Arc::clone(&is_frozen);
+        let server = Server::start(move |_| match freezes.load(Ordering::SeqCst) {
+            true => Reply::Silence,
+            false => Reply::Status(200),
+        });
+        let url = format!("http://{}/kv/x", server.address);
+        let mut load = start(&[&[url.as_str(), "--clients=2", "--timeout=20s"], search].concat());
+        wait_for(&mut load, begin);
+        is_frozen.store(true, Ordering::SeqCst);
+        let (code, text) = ended(load);
+        assert_eq!(code, Some(3), "{text}");
+        assert!(text.contains(result), "{text}");
+        assert!(text.contains(&format!("error: {url} stopped answering: a single client had no ")), "{text}");
+    }
 }
 
 #[test]

@@ -2,14 +2,14 @@
 //!
 //! Which rate is next is for `lab_data::search` to say, as in the lab.
 
-use crate::cmd::{note, say, say_document};
+use crate::cmd::{counted, note, say, say_document};
 use kv::Error;
-use kv::proto::LoadReport;
+use kv::proto::{LoadEvent, LoadReport};
 use kv::units::{Rate, Span, micros, short};
-use lab_analysis::{Estimate, Interval};
+use lab_analysis::{ERRORS_MAX, Estimate, Interval};
 use lab_data::results::{SearchEnd, SearchPlan};
 use lab_data::search::{self, Outcome, Search, Tally};
-use load::{self, Conditions, Pacing, Plan};
+use load::{self, Conditions, EarlyEnd, Pacing, Plan, Target};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -89,6 +89,7 @@ pub(super) fn rate(
     // Why the last try that did not count did not.
     let mut why_none = None;
     let mut has_counted = false;
+    let mut failure = None;
     let ended = loop {
         let next = match search.next() {
             Ok(next) => next,
@@ -100,7 +101,13 @@ pub(super) fn rate(
         // The same requests again would find what the last try left in a cache.
         plan.seed = plan.seed.wrapping_add(1);
         let tried = Instant::now();
-        let report = run(&plan)?;
+        let report = match attempt(&plan) {
+            Ok(report) => report,
+            Err(why) => {
+                failure = Some(why);
+                break SearchEnd::Broken;
+            }
+        };
         let outcome = search::outcome(&report, *error_ratio, is_broken.met(&report).is_empty());
         let schedule = report.schedule.as_ref();
         waits |= outcome == Outcome::Failed
@@ -133,9 +140,10 @@ pub(super) fn rate(
         }
         say(format!("took {secs:.0} s"));
     }
-    match holds {
-        Some(_) => Ok(()),
-        None => Err(no_rate(ended, why_none.filter(|_| !has_counted), longer)),
+    match (failure, holds) {
+        (Some(why), _) => Err(why),
+        (None, Some(_)) => Ok(()),
+        (None, None) => Err(no_rate(ended, why_none.filter(|_| !has_counted), longer)),
     }
 }
 
@@ -162,6 +170,49 @@ fn requests_of_a_try(error_ratio_max: f64) -> f64 {
 
 fn run(plan: &Plan) -> Result<LoadReport, Error> {
     load::run(plan, &mut |_| {})
+}
+
+/// A run against servers that have answered before. An error is why the search ends: it says so if one of them does not answer a single
+/// client any more.
+fn attempt(plan: &Plan) -> Result<LoadReport, Error> {
+    match run(plan) {
+        Ok(report) if load::server_is_gone(&report).is_none() => Ok(report),
+        // With less load it may still answer.
+        of => plan.urls.iter().find_map(|url| gone(plan, url)).map_or(of, Err),
+    }
+}
+
+/// That a server does not answer a single client any more.
+fn gone(plan: &Plan, url: &Target) -> Option<Error> {
+    const HINT: &str = "see its log; what was found before is above";
+    let alone = Plan {
+        urls: vec![url.clone()],
+        clients: 1,
+        pacing: Pacing::default(),
+        warmup: Duration::ZERO,
+        window: plan.window.max(Duration::from_secs(1)),
+        bin: Duration::from_millis(50),
+        ..plan.clone()
+    };
+    let early_end = EarlyEnd::default();
+    let report = load::run_until(&alone, &early_end, &mut |event| {
+        if let LoadEvent::Bin { bin: 0.., report } = event
+            && report.successes > 0
+        {
+            early_end.request();
+        }
+    });
+    match report {
+        Err(_) => {
+            Some(Error::unmet(format_args!("{url} went away: it cannot be reached any more")).hint(HINT))
+        }
+        Ok(report) if report.attempts == 0 => {
+            let secs = report.window_secs;
+            let what = format_args!("{url} stopped answering: a single client had no answer in {secs:.1} s");
+            Some(Error::unmet(what).hint(HINT))
+        }
+        Ok(report) => load::nothing_succeeded(&report),
+    }
 }
 
 fn try_line(report: &LoadReport, rate_rps: f64, outcome: &Outcome) -> String {
@@ -213,11 +264,13 @@ fn result(
 /// What `--find-capacity` says as JSON.
 #[derive(Serialize)]
 struct Capacity {
-    capacity_rps: f64,
+    /// `None` if no level counts.
+    capacity_rps: Option<f64>,
     /// Half the width of its 95 % confidence interval; `None` with fewer than three rounds.
     plus_minus_rps: Option<f64>,
-    clients: u32,
-    knee_clients: f64,
+    clients: Option<u32>,
+    /// `None` if the capacity may not be reached, or one client's level does not count.
+    knee_clients: Option<f64>,
     levels: Vec<Level>,
 }
 
@@ -230,6 +283,11 @@ struct Level {
     latency_us_p50: f64,
     latency_us_p99: f64,
     error_ratio: f64,
+    /// Clients without an answer in a whole window: those of the round with most.
+    unanswered: u64,
+    /// The mean latency of successes.
+    #[serde(skip)]
+    success_us_mean: f64,
 }
 
 /// A try in which nothing was over says how to give the search more time.
@@ -237,7 +295,8 @@ fn needs_success(report: &LoadReport) -> Result<(), Error> {
     match load::nothing_succeeded(report) {
         Some(_) if report.attempts == 0 => {
             let what = format_args!("no request was over in a try of {:.1} s", report.window_secs);
-            Err(Error::unmet(what).hint("give the search more time with --within"))
+            Err(Error::unmet(what)
+                .hint("does the server answer? If it is so slow, give the search more time with --within"))
         }
         Some(why) => Err(why),
         None => Ok(()),
@@ -247,15 +306,67 @@ fn needs_success(report: &LoadReport) -> Result<(), Error> {
 /// Finds the highest goodput in a closed loop, and the number of clients from which more only wait.
 pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool)) -> Result<(), Error> {
     let begun = Instant::now();
-    let most = plan.clients;
-    let runs = ROUNDS as f64 * f64::from(most.ilog2() + 1);
+    let runs = ROUNDS as f64 * f64::from(plan.clients.ilog2() + 1);
     let window = (within.as_secs_f64() / runs / (1.0 + WARMUP)).clamp(0.25, 30.0);
-    let mut plan = Plan {
+    let plan = Plan {
         window: Duration::from_secs_f64(window),
         warmup: Duration::from_secs_f64(window * WARMUP),
         ..plan.clone()
     };
-    let mut reports: Vec<Vec<LoadReport>> = Vec::new();
+    let mut reports = Vec::new();
+    let ended = rounds(&plan, quiet, &mut reports);
+    let levels: Vec<Level> = reports.iter().map(|of_level| Level::of(of_level)).collect();
+    let Some(first) = levels.first() else { return ended };
+    let counting = levels.iter().filter(|level| level.why_not().is_none());
+    let estimates = counting.filter_map(|level| Some((Estimate::of(&level.goodput_rps)?, level.clients)));
+    let best = estimates.max_by(|(a, _), (b, _)| a.mean.total_cmp(&b.mean));
+    // A request more or less in each window is no difference.
+    let request_rps = 1.0 / window;
+    let not_reached = best.and_then(|(_, clients)| not_reached(&levels, clients));
+    let knee = best.filter(|_| not_reached.is_none() && first.why_not().is_none());
+    let knee_clients = knee.map(|(estimate, _)| knee_clients(estimate.mean, first, plan.pacing.think.mean));
+    let outcome = ended.and_then(|()| match (best, first.why_not()) {
+        (None, Some(why)) => {
+            Err(Error::unmet(format_args!("no number of clients counts: with one client {why}"))
+                .hint("without --find-capacity the report says why requests fail"))
+        }
+        _ => Ok(()),
+    });
+    if json {
+        let capacity_rps = best.map(|(estimate, _)| estimate.mean);
+        let plus_minus_rps = best.and_then(|(estimate, _)| plus_minus(&estimate, request_rps));
+        let clients = best.map(|(_, clients)| clients);
+        say_document(&Capacity { capacity_rps, plus_minus_rps, clients, knee_clients, levels })?;
+        return outcome;
+    }
+    let capacity = best.map_or("–".to_owned(), |(estimate, clients)| {
+        let doubt = not_reached.map_or_else(String::new, |why| format!("; {why}"));
+        format!("{} with {}{doubt}", in_words(&estimate, request_rps), counted(clients.into(), "client"))
+    });
+    say(format!("capacity    {capacity}"));
+    say(knee_clients.map_or("knee        –".to_owned(), |clients| {
+        format!(
+            "knee        {} clients: capacity × (mean latency of one client + think time); with more, requests wait for each other",
+            short(clients)
+        )
+    }));
+    say(String::new());
+    say(format!("{:>7} {:>10} {:>10} {:>10} {:>8}", "clients", "req/s", "p50", "p99", "errors"));
+    for level in &levels {
+        let (p50, p99) = (micros(level.latency_us_p50), micros(level.latency_us_p99));
+        let errors = format!("{} %", short(level.error_ratio * 100.0));
+        let rps = Estimate::of(&level.goodput_rps).map_or_else(String::new, |of| short(of.mean));
+        let why_not = level.why_not().map_or_else(String::new, |why| format!("  does not count: {why}"));
+        say(format!("{:>7} {rps:>10} {p50:>10} {p99:>10} {errors:>8}{why_not}", level.clients));
+    }
+    say(format!("took {:.0} s", begun.elapsed().as_secs_f64()));
+    outcome
+}
+
+/// Measures 1, 2, 4, … clients in rounds, and appends the report of each to those of its level. An error is why that ended early.
+fn rounds(plan: &Plan, quiet: bool, reports: &mut Vec<Vec<LoadReport>>) -> Result<(), Error> {
+    let most = plan.clients;
+    let mut plan = plan.clone();
     for round in 0..ROUNDS {
         for place in 0.. {
             let clients = 1 << place;
@@ -266,7 +377,7 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
             plan.clients = clients;
             // As above: each run asks for something else.
             plan.seed = plan.seed.wrapping_add(1);
-            let report = run(&plan)?;
+            let report = if reports.is_empty() { run(&plan)? } else { attempt(&plan)? };
             if let Err(why) = needs_success(&report) {
                 // What was measured with fewer clients stays.
                 if reports.is_empty() {
@@ -300,42 +411,20 @@ pub(super) fn capacity(plan: &Plan, within: Duration, (json, quiet): (bool, bool
             }
         }
     }
-    let levels: Vec<Level> = reports.iter().map(|of_level| Level::of(of_level)).collect();
-    let estimates =
-        levels.iter().filter_map(|level| Some((Estimate::of(&level.goodput_rps)?, level.clients)));
-    let best = estimates.max_by(|(a, _), (b, _)| a.mean.total_cmp(&b.mean));
-    let Some((estimate, clients)) = best else { return Err(Error::unmet("there was no level")) };
-    // A request more or less in each window is no difference.
-    let request_rps = 1.0 / window;
-    let (capacity_rps, plus_minus_rps) = (estimate.mean, plus_minus(&estimate, request_rps));
-    let knee_clients = knee(capacity_rps, &levels[0], plan.pacing.think.mean);
-    if json {
-        return say_document(&Capacity { capacity_rps, plus_minus_rps, clients, knee_clients, levels });
-    }
-    let rises = if still_rises(&levels, clients) { "; it was still rising" } else { "" };
-    say(format!("capacity    {} with {clients} clients{rises}", in_words(&estimate, request_rps)));
-    say(format!(
-        "knee        {} clients: capacity × (mean latency of one client + think time); with more, requests wait for each other",
-        short(knee_clients)
-    ));
-    say(String::new());
-    say(format!("{:>7} {:>10} {:>10} {:>10} {:>8}", "clients", "req/s", "p50", "p99", "errors"));
-    for level in &levels {
-        let (p50, p99) = (micros(level.latency_us_p50), micros(level.latency_us_p99));
-        let errors = format!("{} %", short(level.error_ratio * 100.0));
-        let rps = Estimate::of(&level.goodput_rps).map_or_else(String::new, |of| short(of.mean));
-        say(format!("{:>7} {rps:>10} {p50:>10} {p99:>10} {errors:>8}", level.clients));
-    }
-    say(format!("took {:.0} s", begun.elapsed().as_secs_f64()));
     Ok(())
 }
 
-/// Whether more than `best` clients, who had the highest goodput, may get more: they were the most, and the last two doublings brought a gain.
-fn still_rises(levels: &[Level], best: u32) -> bool {
+/// Why more than `best` clients, who had the highest goodput, may get more; `None` if fewer doublings than two are left that may bring a
+/// gain.
+fn not_reached(levels: &[Level], best: u32) -> Option<&'static str> {
+    let counting: Vec<&Level> = levels.iter().filter(|level| level.why_not().is_none()).collect();
     let rps =
-        |back: usize| Some(Estimate::of(&levels.get(levels.len().checked_sub(back)?)?.goodput_rps)?.mean);
+        |back: usize| Some(Estimate::of(&counting.get(counting.len().checked_sub(back)?)?.goodput_rps)?.mean);
     let is_level = rps(1).zip(rps(3)).is_some_and(|(last, before)| last < before * GAIN_LEAST);
-    levels.last().is_some_and(|last| last.clients == best) && !is_level
+    let is_last = counting.last().is_some_and(|last| last.clients == best);
+    let has_more = levels.last().is_some_and(|last| last.clients > best);
+    let why = if has_more { "no level with more clients counts" } else { "it was still rising" };
+    (is_last && !is_level).then_some(why)
 }
 
 /// Half the width of a 95 % confidence interval, at least `least`; `None` where there is none.
@@ -354,8 +443,8 @@ fn in_words(of: &Estimate, least: f64) -> String {
 }
 
 /// Asymptotic bounds: from so many clients on, they cannot all be served at once.
-fn knee(capacity_rps: f64, alone: &Level, think: Duration) -> f64 {
-    capacity_rps * (alone.latency_us_mean / 1e6 + think.as_secs_f64())
+fn knee_clients(capacity_rps: f64, alone: &Level, think: Duration) -> f64 {
+    capacity_rps * (alone.success_us_mean / 1e6 + think.as_secs_f64())
 }
 
 impl Level {
@@ -370,14 +459,35 @@ impl Level {
             latency_us_p50: mean(|report| report.latency.us_p50),
             latency_us_p99: mean(|report| report.latency.us_p99),
             error_ratio: mean(|report| report.error_ratio),
+            unanswered: reports.iter().map(|report| report.unanswered).max().unwrap_or_default(),
+            success_us_mean: mean(success_us_mean),
         }
     }
+
+    /// Why it counts neither for the capacity nor for the knee, as a level of the lab.
+    fn why_not(&self) -> Option<String> {
+        let Level { unanswered, clients, error_ratio, .. } = self;
+        match () {
+            () if *error_ratio > ERRORS_MAX => {
+                Some(format!("{} % of the attempts failed", short(error_ratio * 100.0)))
+            }
+            () if *unanswered > 0 => Some(format!("{unanswered} of {clients} clients had no answer")),
+            () => None,
+        }
+    }
+}
+
+/// The mean latency of successes.
+fn success_us_mean(report: &LoadReport) -> f64 {
+    let all = || report.operations.iter().map(|operation| &operation.latency);
+    let sum: f64 = all().map(|latency| latency.us_mean * latency.count as f64).sum();
+    sum / all().map(|latency| latency.count).sum::<u64>().max(1) as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kv::proto::Latency;
+    use kv::proto::{Latency, OperationReport};
 
     #[test]
     fn a_try_has_requests_enough_to_see_the_errors_that_are_allowed() {
@@ -422,30 +532,45 @@ mod tests {
 
     /// Of equal levels the last may be the best by chance, which once read as rising.
     #[test]
-    fn a_capacity_still_rises_if_the_last_doublings_brought_a_gain() {
-        for (rps, best, rises) in [
-            (&[100.0, 200.0, 201.0, 203.0][..], 8, false),
-            (&[100.0, 200.0, 390.0, 700.0], 8, true),
-            (&[100.0, 200.0, 390.0, 380.0], 4, false),
-            (&[100.0, 190.0], 2, true),
+    fn a_capacity_is_reached_if_the_last_doublings_that_count_brought_no_gain() {
+        const RISING: Option<&str> = Some("it was still rising");
+        const NO_MORE: Option<&str> = Some("no level with more clients counts");
+        // From so many clients on some have no answer, or requests fail.
+        for (rps, best, unanswered_from, failed_from, why) in [
+            (&[100.0, 200.0, 201.0, 203.0][..], 8, 99, 99, None),
+            (&[100.0, 200.0, 390.0, 700.0], 8, 99, 99, RISING),
+            (&[100.0, 200.0, 390.0, 380.0], 4, 99, 99, None),
+            (&[100.0, 190.0], 2, 99, 99, RISING),
+            (&[100.0, 99.0, 101.0], 1, 2, 99, NO_MORE),
+            (&[100.0, 200.0, 390.0, 700.0], 4, 99, 8, NO_MORE),
+            (&[100.0, 200.0, 201.0, 202.0, 150.0], 8, 99, 16, None),
         ] {
             let report = |(place, rps): (u32, &f64)| LoadReport {
                 clients: 1 << place,
                 goodput_rps: *rps,
+                unanswered: u64::from(1 << place >= unanswered_from),
+                error_ratio: if 1 << place >= failed_from { 0.002 } else { 0.001 },
                 ..LoadReport::default()
             };
             let levels: Vec<Level> = (0..).zip(rps).map(|of| Level::of(&[report(of)])).collect();
-            assert_eq!(still_rises(&levels, best), rises, "{rps:?}");
+            assert_eq!(not_reached(&levels, best), why, "{rps:?}");
         }
     }
 
     #[test]
     fn the_knee_is_capacity_times_mean_latency_and_think_time() {
         // Nine of ten requests take 1 ms and the others 11 ms; a client thinks for 8 ms.
-        let latency = Latency { us_mean: 2000.0, us_p50: 1000.0, ..Latency::default() };
-        let alone =
-            Level::of(&[LoadReport { clients: 1, goodput_rps: 100.0, latency, ..LoadReport::default() }]);
-        assert_eq!(knee(5000.0, &alone, Duration::from_millis(8)), 50.0);
-        assert_eq!(knee(5000.0, &alone, Duration::ZERO), 10.0);
+        let of = |us_mean, count| OperationReport {
+            latency: Latency { us_mean, count, ..Latency::default() },
+            ..OperationReport::default()
+        };
+        // A failed attempt of 5 s, in the mean latency of all, is none of it.
+        let latency = Latency { us_mean: 7000.0, count: 1001, ..Latency::default() };
+        let operations = vec![of(1000.0, 900), of(11_000.0, 100)];
+        let report =
+            LoadReport { clients: 1, goodput_rps: 100.0, latency, operations, ..LoadReport::default() };
+        let alone = Level::of(&[report]);
+        assert_eq!(knee_clients(5000.0, &alone, Duration::from_millis(8)), 50.0);
+        assert_eq!(knee_clients(5000.0, &alone, Duration::ZERO), 10.0);
     }
 }
