@@ -307,7 +307,8 @@ fn the_highest_rate_under_conditions_is_found_between_two_bounds() {
     let (output, stdout, stderr) = weir_load(&[&url, "--find-rate=p50<1ms", "--within=8s", "-q"]);
     assert_eq!(output.status.code(), Some(3), "{stdout}{stderr}");
     assert!(
-        stderr.starts_with("error: at no rate did enough tries show that the conditions hold; hint: "),
+        stderr.starts_with("error: at no rate did enough tries show that the conditions hold: at ")
+            && stderr.contains(" req/s p50 is "),
         "{stderr}"
     );
 }

@@ -89,6 +89,8 @@ pub(super) fn rate(
     // Why the last try that did not count did not.
     let mut why_none = None;
     let mut has_counted = false;
+    // Of the last try that failed.
+    let mut why_failed = None;
     let mut failure = None;
     let ended = loop {
         let next = match search.next() {
@@ -108,7 +110,11 @@ pub(super) fn rate(
                 break SearchEnd::Broken;
             }
         };
-        let outcome = search::outcome(&report, *error_ratio, is_broken.met(&report).is_empty());
+        let met = is_broken.met(&report);
+        let outcome = search::outcome(&report, *error_ratio, met.is_empty());
+        if outcome == Outcome::Failed {
+            why_failed = Some(failed_text(next.rate_rps, &met));
+        }
         let schedule = report.schedule.as_ref();
         waits |= outcome == Outcome::Failed
             && schedule.is_some_and(|schedule| schedule.waited * 10 > schedule.sent);
@@ -143,12 +149,18 @@ pub(super) fn rate(
     match (failure, holds) {
         (Some(why), _) => Err(why),
         (None, Some(_)) => Ok(()),
-        (None, None) => Err(no_rate(ended, why_none.filter(|_| !has_counted), longer)),
+        (None, None) => Err(no_rate(ended, why_none.filter(|_| !has_counted), why_failed, longer)),
     }
 }
 
-/// Why no rate was found, and what to do; `why_none` is why no try counted, and `longer` the time that there should be.
-fn no_rate(ended: SearchEnd, why_none: Option<String>, longer: Option<String>) -> Error {
+/// Why no rate was found, and what to do; `why_none` is why no try counted, `why_failed` why the last one failed that did, and `longer` the
+/// time that there should be.
+fn no_rate(
+    ended: SearchEnd,
+    why_none: Option<String>,
+    why_failed: Option<String>,
+    longer: Option<String>,
+) -> Error {
     if let Some(why) = why_none {
         return Error::unmet(format_args!("no try counted: in the last one {why}"))
             .hint("give the generator cores of its own, or more --threads");
@@ -156,9 +168,19 @@ fn no_rate(ended: SearchEnd, why_none: Option<String>, longer: Option<String>) -
     let hint = match (ended, longer) {
         (_, Some(longer)) => format!("give the search more time: {longer}"),
         (SearchEnd::Time, None) => "give the search more time with --within".to_owned(),
-        _ => "see the tries: is a limit too low for any rate?".to_owned(),
+        _ => "is a limit too low for any rate?".to_owned(),
     };
-    Error::unmet("at no rate did enough tries show that the conditions hold").hint(hint)
+    let why = why_failed.map_or_else(String::new, |why| format!(": {why}"));
+    Error::unmet(format_args!("at no rate did enough tries show that the conditions hold{why}")).hint(hint)
+}
+
+/// Why a try at this rate failed: these conditions were broken, or none of them.
+fn failed_text(rate_rps: f64, met: &[String]) -> String {
+    let why = match met {
+        [] => "too many of the requests that were due were not sent or not over".to_owned(),
+        _ => met.join("; "),
+    };
+    format!("at {} req/s {why}", short(rate_rps))
 }
 
 /// How many requests a try needs at the rate that is reached without a limit, if this share may fail: at half of it, one is expected to
@@ -509,9 +531,22 @@ mod tests {
             ),
             (SearchEnd::TooLow, None, longer(), "hold; hint: give the search more time: --within 60s"),
             (SearchEnd::Time, None, None, "hold; hint: give the search more time with --within"),
-            (SearchEnd::TooLow, None, None, "hold; hint: see the tries"),
+            (SearchEnd::TooLow, None, None, "hold; hint: is a limit too low"),
         ] {
-            let text = no_rate(ended, why, longer).to_string();
+            let text = no_rate(ended, why, None, longer).to_string();
+            assert!(text.contains(says), "{text}");
+        }
+        for (met, says) in [
+            (
+                &["errors is 50.0 %, above 1.00 %".to_owned()][..],
+                "hold: at 20.0 req/s errors is 50.0 %, above",
+            ),
+            (
+                &[],
+                "hold: at 20.0 req/s too many of the requests that were due were not sent or not over; hint",
+            ),
+        ] {
+            let text = no_rate(SearchEnd::TooLow, None, Some(failed_text(20.0, met)), None).to_string();
             assert!(text.contains(says), "{text}");
         }
     }
