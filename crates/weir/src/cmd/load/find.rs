@@ -135,9 +135,7 @@ pub(super) fn rate(
         say_document(&found)?;
     } else {
         result(wanted, plan.clients, [holds, breaks], ended).into_iter().for_each(say);
-        if let Some(rps) = estimate_rps {
-            say(format!("limit       about {} req/s", short(rps)));
-        }
+        limit(estimate_rps, holds_rps.zip(breaks_rps), ended).into_iter().for_each(say);
         if waits && holds.is_some() {
             say(format!(
                 "all {} connections were in use above it: more --clients may give a higher rate",
@@ -181,6 +179,16 @@ fn failed_text(rate_rps: f64, met: &[String]) -> String {
         _ => met.join("; "),
     };
     format!("at {} req/s {why}", short(rate_rps))
+}
+
+/// Where the limit is, if both bounds are known.
+fn limit(estimate_rps: Option<f64>, bounds: Option<(f64, f64)>, ended: SearchEnd) -> Option<String> {
+    if let Some(rps) = estimate_rps {
+        return Some(format!("limit       about {} req/s", short(rps)));
+    }
+    let (holds, breaks) = bounds?;
+    let remedy = if ended == SearchEnd::Time { ": give it more time (--within)" } else { "" };
+    Some(format!("limit       between {} and {} req/s{remedy}", short(holds), short(breaks)))
 }
 
 /// How many requests a try needs at the rate that is reached without a limit, if this share may fail: at half of it, one is expected to
@@ -549,6 +557,22 @@ mod tests {
             let text = no_rate(SearchEnd::TooLow, None, Some(failed_text(20.0, met)), None).to_string();
             assert!(text.contains(says), "{text}");
         }
+    }
+
+    #[test]
+    fn a_limit_is_an_estimate_only_between_near_bounds() {
+        let text = |estimate, bounds, ended| limit(estimate, bounds, ended).unwrap_or_default();
+        let bounds = Some((750.0, 1500.0));
+        assert_eq!(
+            text(Some(404.0), Some((400.0, 408.0)), SearchEnd::Reached),
+            "limit       about 404 req/s"
+        );
+        assert_eq!(
+            text(None, bounds, SearchEnd::Time),
+            "limit       between 750 and 1.50k req/s: give it more time (--within)"
+        );
+        assert_eq!(text(None, bounds, SearchEnd::Reached), "limit       between 750 and 1.50k req/s");
+        assert_eq!(text(None, None, SearchEnd::Time), "");
     }
 
     /// A level that fails in the second round has one round, which once read as ± 0.
