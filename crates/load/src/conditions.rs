@@ -78,6 +78,25 @@ impl Conditions {
     }
 }
 
+/// Conditions that have to hold, as `--find-rate` takes them: latency and errors below a limit, the rate above one.
+pub fn wanted(text: &str) -> Result<Conditions, String> {
+    let conditions: Conditions = text.parse()?;
+    for (part, condition) in text.split(',').map(str::trim).zip(&conditions.0) {
+        if condition.is_above != matches!(condition.kind, Kind::Rate) {
+            let swap = |sign| match sign {
+                '<' => '>',
+                '>' => '<',
+                _ => sign,
+            };
+            let swapped: String = part.chars().map(swap).collect();
+            return Err(format!(
+                "`{part}` holds where the server is worse; hint: write what has to hold: {swapped}"
+            ));
+        }
+    }
+    Ok(conditions)
+}
+
 impl Condition {
     fn value(&self, report: &LoadReport) -> f64 {
         match self.kind {
@@ -116,7 +135,7 @@ impl FromStr for Condition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Condition, String> {
-        const FORM: &str = "write it as in p99>20ms, errors>0.1% or rate<1000/s";
+        const FORM: &str = "write a figure, < or >, and a limit such as 20ms, 0.1% or 1000/s";
         let Some(at) = text.find(['<', '>']) else {
             return Err(format!("`{text}` has no < or >; hint: {FORM}"));
         };
@@ -136,8 +155,15 @@ impl FromStr for Condition {
             Kind::Errors => {
                 let (number, scale) =
                     limit.strip_suffix('%').map_or((limit, 1.0), |number| (number.trim(), 100.0));
-                let share = number.parse().map(|number: f64| number / scale);
-                share.ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| fail("share"))?
+                let share = number.parse().map(|number: f64| number / scale).map_err(|_| fail("share"))?;
+                match share {
+                    _ if scale == 1.0 && share >= 1.0 && share.is_finite() => {
+                        let percent = short(share * 100.0);
+                        return Err(format!("`{limit}` would be {percent} %; hint: write {limit}%"));
+                    }
+                    0.0..=1.0 => share,
+                    _ => return Err(fail("share")),
+                }
             }
         };
         Ok(Condition { name, kind, is_above: text[at..].starts_with('>'), limit })
@@ -301,11 +327,28 @@ mod tests {
             ("rate<= 0", "has a = behind < or >"),
             ("p98>20ms", "unknown figure `p98`; hint: expected one of: p50, p90, p95, p99"),
             ("p99>20", "`20` is no duration"),
-            ("errors>2", "`2` is no share"),
+            ("errors>1", "`1` would be 100 %; hint: write 1%"),
+            ("errors>2", "`2` would be 200 %; hint: write 2%"),
+            ("errors>200%", "`200%` is no share"),
+            ("errors>-0.1", "`-0.1` is no share"),
             ("rate<fast", "`fast` is no rate"),
         ] {
             assert!(wrong.parse::<Conditions>().unwrap_err().contains(why), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_has_to_hold_is_a_low_latency_and_a_high_rate() {
+        let hint = |text: &str| wanted(text).map_or_else(|why| why, |wanted| wanted.to_string());
+        assert_eq!(hint("p99<20ms,rate>100/s"), "p99 < 20.0 ms, rate > 100/s");
+        for (turned, right) in [
+            ("p99>20ms", "p99<20ms"),
+            ("p99<20ms, errors > 0.1%", "errors < 0.1%"),
+            ("rate<1000/s", "rate>1000/s"),
+        ] {
+            assert!(hint(turned).ends_with(&format!("; hint: write what has to hold: {right}")), "{turned}");
+        }
+        assert!(hint("").contains("has no < or >"));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub mod workers;
 #[path = "../tests/fuzz/mod.rs"]
 pub mod fuzz;
 
-pub use conditions::{Conditions, left_out, nothing_succeeded, server_is_gone};
+pub use conditions::{Conditions, left_out, nothing_succeeded, server_is_gone, wanted};
 pub use dialect::{DIALECTS, Dialect};
 pub use distribution::{DISTRIBUTIONS, Distribution, DistributionRow};
 pub use early_end::EarlyEnd;

@@ -26,7 +26,7 @@ fn a_condition_that_holds_ends_with_three_and_one_line() {
         ("errors>50%, rate<100k/s", 3, "error: --fail-if: rate is "),
         ("p50>10ms,max>20ms", 3, "; max is "),
         ("p97>1s", 2, "unknown figure `p97`; hint: expected one of: p50, p90, p95, p99"),
-        ("errors>5", 2, "`5` is no share"),
+        ("errors>5", 2, "`5` would be 500 %; hint: write 5%"),
     ] {
         let (output, stdout, stderr) = weir_load(&[&SHORT[..], &[&url, "--fail-if", fail_if]].concat());
         assert_eq!(output.status.code(), Some(code), "{fail_if}: {stderr}");
@@ -303,6 +303,10 @@ fn the_highest_rate_under_conditions_is_found_between_two_bounds() {
         .collect();
     assert!(!held.is_empty() && held.iter().all(|rate| *rate <= 830.0), "{stdout}{stderr}");
     assert!(stderr.starts_with("unlimited ") && stderr.contains("  holds\n"), "{stderr}");
+
+    let (output, _, stderr) = weir_load(&[&url, "--find-rate=p99>20ms"]);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.ends_with("hint: write what has to hold: p99<20ms\n"), "{stderr}");
 
     let (output, stdout, stderr) = weir_load(&[&url, "--find-rate=p50<1ms", "--within=8s", "-q"]);
     assert_eq!(output.status.code(), Some(3), "{stdout}{stderr}");

@@ -32,7 +32,7 @@ fn what_newcomers_type_wrong_is_one_line_with_what_to_do() {
         (load(&["--rate", "10/min"]), 2, "'10/min'", "write it as in 500 or 20k"),
         (load(&["-X", "GE T"]), 2, "'GE T'", "capital letters, as in POST"),
         (load(&["--expect", "99"]), 2, "`99` is no status", "write 200, 2xx or 200-299"),
-        (load(&["--fail-if", "p99"]), 2, "`p99` has no < or >", "as in p99>20ms"),
+        (load(&["--fail-if", "p99"]), 2, "`p99` has no < or >", "and a limit such as 20ms"),
         (load(&["--fail-if", "p97>1s"]), 2, "unknown figure `p97`", "expected one of: p50"),
         (load(&["--find-rate", "x<1"]), 2, "unknown figure `x`", "expected one of: p50"),
         (
