@@ -2,7 +2,7 @@
 
 use super::any_url::Service;
 use super::load::{Reply, Server, status, weir_load};
-use super::support::{PATIENCE, until, weir};
+use super::support::{PATIENCE, free_address, until, weir};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
@@ -367,6 +367,25 @@ fn the_highest_throughput_is_found_over_numbers_of_clients() {
     assert!(output.status.success(), "{stdout}{stderr}");
     let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert!(found["knee_clients"].as_f64().is_some_and(|knee| knee < 2.0), "{stdout}");
+}
+
+#[test]
+fn a_run_without_a_report_is_an_error_in_the_file_for_junit() {
+    let folder = tempfile::tempdir().unwrap();
+    let junit = folder.path().join("load.xml").to_str().unwrap().to_owned();
+    std::fs::write(&junit, "what the last run wrote").unwrap();
+    let (output, _, stderr) = weir_load(&[&format!("http://{}/", free_address()), "--junit", &junit]);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let xml = std::fs::read_to_string(&junit).unwrap();
+    for part in [
+        "<?xml version=",
+        "tests=\"1\" failures=\"0\" errors=\"1\"",
+        "name=\"requests succeed\">\n      <error message=\"cannot reach http://",
+        "</testsuites>\n",
+    ] {
+        assert!(xml.contains(part), "{part} is not in {xml}");
+    }
+    assert!(!xml.contains("last run"), "{xml}");
 }
 
 #[test]

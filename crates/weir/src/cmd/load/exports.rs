@@ -1,6 +1,7 @@
 //! The report in the formats of other tools: JUnit for CI, and the summary of k6.
 
 use super::not_linearizable;
+use kv::Error;
 use kv::proto::{Latency, LoadReport};
 use load::{Conditions, Plan};
 use serde_json::{Value, json};
@@ -17,22 +18,33 @@ pub(super) fn junit(plan: &Plan, conditions: Option<&Conditions>, report: &LoadR
         ("linearizability".to_owned(), failure.map(|why| why.to_string()))
     }));
     tests.extend(conditions.map(|conditions| conditions.judge(report)).unwrap_or_default());
-    let failed = tests.iter().filter(|(_, failure)| failure.is_some()).count();
+    suite(plan, "failure", &tests, report.window_secs)
+}
+
+/// The same of a run that has no report: a test that requests succeed, with an error.
+pub(super) fn junit_of_error(plan: &Plan, why: &Error) -> String {
+    suite(plan, "error", &[("requests succeed".to_owned(), Some(why.to_string()))], 0.0)
+}
+
+/// A suite of these tests, each with why it is a `failure` or an `error`.
+fn suite(plan: &Plan, kind: &str, tests: &[(String, Option<String>)], secs: f64) -> String {
+    let count = tests.iter().filter(|(_, failure)| failure.is_some()).count();
+    let (failed, errors) = if kind == "error" { (0, count) } else { (count, 0) };
     let urls: Vec<String> = plan.urls.iter().map(ToString::to_string).collect();
-    let (name, time) = (escaped(&format!("weir load {}", urls.join(" "))), report.window_secs);
+    let name = escaped(&format!("weir load {}", urls.join(" ")));
     let mut xml = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-         <testsuites tests=\"{}\" failures=\"{failed}\" time=\"{time:.3}\">\n  \
-         <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failed}\" errors=\"0\" time=\"{time:.3}\">\n",
+         <testsuites tests=\"{}\" failures=\"{failed}\" errors=\"{errors}\" time=\"{secs:.3}\">\n  \
+         <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failed}\" errors=\"{errors}\" time=\"{secs:.3}\">\n",
         tests.len(),
         tests.len()
     );
-    for (test, failure) in &tests {
+    for (test, failure) in tests {
         // Writing to a string cannot fail, here and below.
         let _ = write!(xml, "    <testcase classname=\"weir load\" name=\"{}\"", escaped(test));
         let _ = match failure {
             None => writeln!(xml, "/>"),
-            Some(why) => writeln!(xml, ">\n      <failure message=\"{}\"/>\n    </testcase>", escaped(why)),
+            Some(why) => writeln!(xml, ">\n      <{kind} message=\"{}\"/>\n    </testcase>", escaped(why)),
         };
     }
     xml + "  </testsuite>\n</testsuites>\n"

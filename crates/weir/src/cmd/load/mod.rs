@@ -210,8 +210,6 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
         plan.histogram = true;
         files::check_prefix(prefix, &plan.histogram_names())?;
     }
-    let paths = [&args.seconds, &args.junit, &args.k6_summary, &args.prometheus];
-    paths.into_iter().flatten().try_for_each(|path| check_writable(path.as_ref()))?;
     if args.workers.len() > plan.clients as usize {
         let what = format!("--clients {} are too few for {} workers", plan.clients, args.workers.len());
         return Err(Error::input(what).hint("use at least one client for each --worker"));
@@ -220,6 +218,9 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
     let interval = if args.quiet || args.events { Some(Duration::ZERO) } else { args.interval };
     let page = args.prometheus_listen.map(|address| metrics::Page::serve(address, &plan));
     let mut page = page.transpose()?;
+    // Last: this makes the files.
+    let paths = [&args.seconds, &args.junit, &args.k6_summary, &args.prometheus];
+    paths.into_iter().flatten().try_for_each(|path| check_writable(path.as_ref()))?;
     let mut live = Live::start(&plan, interval);
     let mut has_begun = false;
     let mut observer = |event| {
@@ -248,7 +249,11 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
         false => load::workers::run(&plan, &args.workers, &mut observer),
     };
     live.end();
-    let mut report = report?;
+    let mut report = report.inspect_err(|why| {
+        // What a run before wrote would be taken for its outcome.
+        let file = args.junit.as_ref().map(|path| (path.clone(), exports::junit_of_error(&plan, why)));
+        files::write(file.as_slice()).iter().for_each(complain);
+    })?;
     // The last one decides the exit code: a failure of the run or of a file is 1 also where a condition holds.
     let mut failures = Vec::from_iter(gates(args.fail_if.as_ref(), &report));
     failures.extend(early_end.failure());
