@@ -185,6 +185,9 @@ impl fmt::Display for Condition {
     }
 }
 
+/// How the answer of a server for TLS begins that is sent something else: the type of an alert, and the version of its record.
+const TLS_ALERT: &str = "\u{15}\u{3}";
+
 /// Why nothing succeeded, if nothing did.
 pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
     if report.successes > 0 {
@@ -201,7 +204,13 @@ pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
     let example = report.failures.iter().find(|example| example.class == class);
     let status = example.map_or(0, |example| example.status);
     let what = if status == 0 { class.to_owned() } else { format!("{class}, status {status}") };
+    let received = example.map_or("", |example| example.received.as_str());
+    let is_plain = report.servers.iter().all(|server| server.url.starts_with("http://"));
     let hint = match (class, status) {
+        _ if received.starts_with(TLS_ALERT) => "the server speaks TLS: try https://",
+        ("reset", _) if is_plain => {
+            "the server ends connections without an answer: does it speak TLS? Try https://, or see its log"
+        }
         ("http_4xx", 401 | 403) => "give --user, --bearer or a --header",
         ("http_4xx", 404) if report.workload == "url" => {
             "correct the path, or use --expect 404; for keys of a key-value server use --workload get_popular"
@@ -390,6 +399,26 @@ mod tests {
         assert!(of_5xx.contains("(http_5xx, status 502)"), "{of_5xx}");
         let of_none = told(&[("http_4xx", 1), ("refused", 99)], &[("http_4xx", 404), ("refused", 0)]);
         assert!(of_none.contains("(refused); hint: "), "{of_none}");
+    }
+
+    #[test]
+    fn a_server_that_seems_to_speak_tls_is_tried_with_https() {
+        let told = |class: &str, received: &str, url: &str| {
+            let report = LoadReport {
+                successes: 0,
+                errors: [(class.to_owned(), 1000)].into(),
+                failures: vec![FailureExample { received: received.to_owned(), ..example(class, 0) }],
+                servers: vec![ServerReport { url: url.to_owned(), ..ServerReport::default() }],
+                ..report()
+            };
+            nothing_succeeded(&report).unwrap().to_string()
+        };
+        let alert = told("malformed", "\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{2f}", "http://a");
+        assert!(alert.contains("; hint: the server speaks TLS: try https://"), "{alert}");
+        assert!(told("reset", "", "http://a").contains("does it speak TLS? Try https://"));
+        for other in [told("malformed", "220 mail.example", "http://a"), told("reset", "", "https://a")] {
+            assert!(other.contains("; hint: the report has an example"), "{other}");
+        }
     }
 
     #[test]

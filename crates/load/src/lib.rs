@@ -80,6 +80,7 @@ pub use workload::{WORKLOADS, Workload};
 
 use kv::Error;
 use kv::proto::{LoadEvent, LoadReport};
+use kv::units::Span;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::io::{self, ErrorKind};
@@ -194,12 +195,19 @@ fn reach_one(
             ErrorKind::ConnectionRefused => "start the server, or correct the port",
             ErrorKind::Unsupported => "leave --http2 out",
             ErrorKind::NotFound => "start the server, or correct the path of the socket",
-            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset if tls.is_some() => {
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::WouldBlock
+                if tls.is_some() =>
+            {
                 "is this the port for https? Try http://"
             }
             _ => "check the host and the port; try it with curl",
         };
-        Error::new(format_args!("cannot reach {target}: {}", plain_cause(&error))).hint(hint)
+        let why = match error.kind() {
+            // As a socket says it whose time to read is over.
+            ErrorKind::WouldBlock => format!("no answer in {}", Span(plan.timeout)),
+            _ => plain_cause(&error),
+        };
+        Error::new(format_args!("cannot reach {target}: {why}")).hint(hint)
     })?;
     Ok(Endpoint { address, tls })
 }

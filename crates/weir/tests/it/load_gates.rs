@@ -370,6 +370,33 @@ fn the_highest_throughput_is_found_over_numbers_of_clients() {
 }
 
 #[test]
+fn connections_that_end_after_an_answer_are_a_reason_for_one_each() {
+    let server = Server::start(|_| Reply::ValueThenVanish);
+    let url = format!("http://{}/kv/x", server.address);
+    let hint = "failed; if the server ends connections after an answer, use --connect each\n";
+    let (.., stdout, stderr) = weir_load(&[&SHORT[..], &[&url]].concat());
+    assert!(stdout.contains("\nreset ") && stdout.contains(hint), "{stdout}{stderr}");
+    let (output, stdout, stderr) = weir_load(&[&SHORT[..], &[&url, "--connect=each"]].concat());
+    assert!(output.status.success() && !stdout.contains("\nreset "), "{stdout}{stderr}");
+}
+
+#[test]
+fn https_where_http_is_spoken_and_the_other_way_round_is_said() {
+    // The kernel takes the connection, and nobody reads.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", silent.local_addr().unwrap());
+    let (output, _, stderr) = weir_load(&[&url, "--timeout=300ms", "--insecure"]);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let told = "no answer in 300ms; hint: is this the port for https? Try http://";
+    assert!(stderr.contains(told), "{stderr}");
+    let resets = Server::start(|_| Reply::Reset);
+    let url = format!("http://{}/kv/x", resets.address);
+    let (output, _, stderr) = weir_load(&[&SHORT[..], &[&url]].concat());
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("(reset); hint: ") && stderr.contains(" Try https://"), "{stderr}");
+}
+
+#[test]
 fn a_run_without_a_report_is_an_error_in_the_file_for_junit() {
     let folder = tempfile::tempdir().unwrap();
     let junit = folder.path().join("load.xml").to_str().unwrap().to_owned();

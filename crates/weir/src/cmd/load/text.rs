@@ -166,7 +166,17 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     if !plan.is_key_value() && !statuses.is_empty() {
         add("statuses", statuses.join(", "));
     }
-    report.errors.iter().for_each(|(class, count)| add(class, format!("{count} failed")));
+    // One of a hundred is more than a server ends that stops or starts anew.
+    let is_frequent = |count: u64| *successes > 0 && plan.connect == Connect::Once && count * 100 > *attempts;
+    for (class, count) in &report.errors {
+        let hint = match class.as_str() {
+            "reset" if is_frequent(*count) => {
+                "; if the server ends connections after an answer, use --connect each"
+            }
+            _ => "",
+        };
+        add(class, format!("{count} failed{hint}"));
+    }
     if report.verified > 0 || plan.verify != Verify::NONE {
         add("verified", format!("{} values compared to the last byte", report.verified));
     }
