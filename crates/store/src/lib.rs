@@ -18,6 +18,7 @@ mod password;
 mod postgres;
 mod sql;
 mod store_url;
+mod tables;
 mod url_tls;
 mod user_table;
 

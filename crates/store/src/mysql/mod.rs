@@ -25,7 +25,8 @@ use super::sql::{
     overtaken, taken,
 };
 use super::store_url::StoreUrl;
-use super::user_table::{PARAMETERS, RowsTable, Seen, UserTable};
+use super::tables::{ROWS, TablesThere};
+use super::user_table::{PARAMETERS, RowsTable, Seen, UserTable, VERSIONS};
 use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, redacted};
 use async_trait::async_trait;
 use commits::Commits;
@@ -64,7 +65,6 @@ const SESSION_SETTINGS: &str = "SET SESSION wait_timeout = 31536000, innodb_lock
 /// A table: its name and its columns.
 type Table = (&'static str, &'static str);
 
-const ROWS: &str = "weir_kv";
 const ROWS_TABLE: Table = (
     ROWS,
     "`key` VARBINARY(1024) NOT NULL PRIMARY KEY, value LONGBLOB NOT NULL, content_type VARBINARY(255) NOT NULL,
@@ -81,8 +81,8 @@ const OTHER_TABLES: [Table; 4] = [
     ),
     ("weir_release", "one TINYINT NOT NULL PRIMARY KEY, epoch BIGINT NOT NULL"),
 ];
-const TABLES_THERE: &str = "SELECT COUNT(*) FROM information_schema.tables
-    WHERE table_schema = DATABASE() AND table_name IN ('weir_kv', 'weir_owner', 'weir_map', 'weir_events', 'weir_release')";
+/// Where `weir_owner` is empty, the first epoch is above them.
+const FORGET_EVENTS: &str = "DELETE FROM weir_events WHERE EXISTS (SELECT 1 FROM weir_owner)";
 
 const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 WHERE one = 1";
 /// Where `weir_owner` is empty; rows may be there all the same, of a dump without that table. One statement, so that it takes
@@ -205,15 +205,8 @@ impl Mysql {
                 (VERSIONS_TABLE, name)
             }
         };
-        let tables = [&[versions], &OTHER_TABLES[..]].concat();
+        self.make_tables(&mut owner, &[&[versions], &OTHER_TABLES[..]].concat()).await?;
         let (versions, _) = versions;
-        let there: Option<i64> = owner.query_first(TABLES_THERE.replace(ROWS, versions)).await?;
-        if there != Some(tables.len() as i64) {
-            for (name, columns) in tables {
-                let engine = "ENGINE = InnoDB ROW_FORMAT = DYNAMIC";
-                owner.query_drop(format!("CREATE TABLE IF NOT EXISTS {name} ({columns}) {engine}")).await?;
-            }
-        }
         if let Some(table) = self.rows.known() {
             table.take_versions(&mut owner, &self.shown).await?;
         }
@@ -245,6 +238,35 @@ impl Mysql {
             lost: Box::pin(std::future::pending()),
             owner: Some(Box::new(owner)),
         })
+    }
+
+    /// Makes those of `tables` that do not exist; the first one has the rows, or their versions.
+    async fn make_tables(&self, owner: &mut Conn, tables: &[Table]) -> Setup<()> {
+        let names = tables.iter().map(|(name, _)| *name).chain([ROWS, VERSIONS]);
+        let names: Vec<String> = names.map(|name| format!("'{name}'")).collect();
+        let there = format!(
+            "SELECT table_name, column_name FROM information_schema.columns
+            WHERE table_schema = DATABASE() AND table_name IN ({})",
+            names.join(", ")
+        );
+        let there: Vec<(String, String)> = owner.query(there).await?;
+        let there: TablesThere = there.into_iter().map(|(table, column)| (table, vec![column])).collect();
+        let missing: Vec<&Table> = tables.iter().filter(|(name, _)| !there.has(name)).collect();
+        let (Some((rows, _)), Some((first_missing, _))) = (tables.first(), missing.first()) else {
+            return Ok(());
+        };
+        let is_used = there.has("weir_map")
+            && first::<bool>(owner, "SELECT EXISTS (SELECT 1 FROM weir_map)").await?.unwrap_or_default();
+        there.check_rows(rows, is_used, &self.shown)?;
+        // Of rows that are gone. Else a write could count as done before that is not.
+        if *first_missing == ROWS && ["weir_events", "weir_owner"].iter().all(|table| there.has(table)) {
+            owner.query_drop(FORGET_EVENTS).await?;
+        }
+        for (name, columns) in missing {
+            let engine = "ENGINE = InnoDB ROW_FORMAT = DYNAMIC";
+            owner.query_drop(format!("CREATE TABLE IF NOT EXISTS {name} ({columns}) {engine}")).await?;
+        }
+        Ok(())
     }
 
     /// Raises the epoch, which waits for every write of an earlier lease that is in flight. Whether there was none before.

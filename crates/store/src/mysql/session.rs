@@ -170,6 +170,7 @@ impl MysqlSession {
 
     /// What it means that a write failed before its commit.
     pub(super) fn write_failed(&mut self, failure: Failure) -> Error {
+        let failure = without_table(failure);
         self.timed_out |= matches!(failure, Failure::Database(Meaning::TimedOut, _));
         failure.of(&self.shown, Step::Write)
     }
@@ -272,7 +273,8 @@ impl MysqlSession {
         let rows = in_time(async {
             self.connection.exec_iter(statement, values).await?.try_collect_and_drop::<T>().await
         });
-        rows.await?.into_iter().collect::<Result<_, _>>().map_err(of_another_type)
+        let rows = rows.await.map_err(without_table)?;
+        rows.into_iter().collect::<Result<_, _>>().map_err(of_another_type)
     }
 
     /// Runs a statement; how many rows it changed.
@@ -412,6 +414,16 @@ impl Session for MysqlSession {
 fn out_of_range_as(what: Error, failure: Failure) -> Failure {
     match failure {
         Failure::Database(_, why) if why.ends_with("(1690)") => what.into(),
+        other => other,
+    }
+}
+
+/// What `failure` means if a table of weir is missing: that is found out when the store is acquired.
+fn without_table(failure: Failure) -> Failure {
+    match failure {
+        Failure::Database(_, ref why) if why.contains(".weir_") && why.ends_with("(1146)") => {
+            failure.and_ended()
+        }
         other => other,
     }
 }

@@ -20,7 +20,8 @@ use super::sql::{
     self, Failure, MORE_CONNECTIONS, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table,
     overtaken, taken,
 };
-use super::user_table::{RowsTable, UserTable, refuse};
+use super::tables::{ROWS, TablesThere};
+use super::user_table::{RowsTable, UserTable, VERSIONS, refuse};
 use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers};
 use async_trait::async_trait;
 use failover::{CONFIRM, SERVER};
@@ -54,7 +55,6 @@ const TERMINATIONS_MAX: usize = 10;
 /// A table: its name, its columns, and what else is done when it is made.
 type Table = (&'static str, &'static str, &'static str);
 
-const ROWS: &str = "weir_kv";
 const ROWS_TABLE: Table = (
     ROWS,
     "key bytea PRIMARY KEY, value bytea NOT NULL, content_type text NOT NULL, version bigint NOT NULL,
@@ -82,6 +82,9 @@ const FIRST_EPOCH: &str = "INSERT INTO weir_owner (epoch)
 const RELEASE: &str =
     "INSERT INTO weir_release (epoch) VALUES ($1) ON CONFLICT (one) DO UPDATE SET epoch = $1";
 const IS_RELEASED: &str = "SELECT EXISTS (SELECT FROM weir_release JOIN weir_owner USING (epoch))";
+
+/// Where `weir_owner` is empty, the first epoch is above them.
+const FORGET_EVENTS: &str = "DELETE FROM weir_events WHERE EXISTS (SELECT FROM weir_owner)";
 
 /// What the lease says of time. The least is in the index; for any other an EXISTS might read the whole table, where the database
 /// has no statistics of it.
@@ -157,7 +160,7 @@ impl Postgres {
                 (VERSIONS_TABLE, name)
             }
         };
-        make_tables(&client, &[&[rows], &OTHER_TABLES[..]].concat()).await?;
+        make_tables(&client, &[&[rows], &OTHER_TABLES[..]].concat(), &self.shown).await?;
         if let Some(table) = self.rows.known() {
             table.take_versions(&client, &self.shown).await?;
         }
@@ -328,34 +331,35 @@ impl Owner for PostgresOwner {
     }
 }
 
-/// Makes those of `tables` that do not exist, each in a transaction of its own. An `ALTER TABLE` on every start would wait for every
-/// open transaction on the table.
-async fn make_tables(client: &Client, tables: &[Table]) -> Setup<()> {
-    for (name, columns, also) in tables {
-        let there = "SELECT to_regclass($1) IS NOT NULL, to_regclass('weir_owner') IS NOT NULL";
-        let there = client.query_one(there, &[name]).await?;
-        if !there.get::<_, bool>(0) {
-            if *name == ROWS && there.get(1) {
-                log::warn!(
-                    "the database has no table {ROWS}, although a server has used it before: the table is made anew, \
-                     without rows; restore a backup if it was dropped by mistake"
-                );
-            }
-            let right = "SELECT current_schema()::text, current_user::text,
-                coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)";
-            let right = client.query_one(right, &[]).await?;
-            let (schema, user): (Option<&str>, &str) = (right.get(0), right.get(1));
-            if !right.get::<_, bool>(2) {
-                let schema = schema.unwrap_or("public");
-                let grant = format!("GRANT CREATE ON SCHEMA \"{schema}\" TO \"{user}\"");
-                return refuse(format!(
-                    "{user} may not make the table {name} in the schema {schema}; run {grant}"
-                ));
-            }
-            client.batch_execute(&format!("BEGIN; CREATE TABLE {name} ({columns}); {also}; COMMIT")).await?;
-        }
+/// Makes those of `tables` that do not exist, all or none; the first one has the rows of the store `shown`, or their versions. An
+/// `ALTER TABLE` on every start would wait for every open transaction on the table.
+async fn make_tables(client: &Client, tables: &[Table], shown: &str) -> Setup<()> {
+    let there = "SELECT name, ARRAY(SELECT attname::text FROM pg_attribute
+            WHERE attrelid = to_regclass(name) AND attnum > 0 AND NOT attisdropped)
+        FROM unnest($1::text[]) name WHERE to_regclass(name) IS NOT NULL";
+    let names: Vec<&str> = tables.iter().map(|(name, ..)| *name).chain([ROWS, VERSIONS]).collect();
+    let there = client.query(there, &[&names]).await?;
+    let there: TablesThere = there.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let missing: Vec<&Table> = tables.iter().filter(|(name, ..)| !there.has(name)).collect();
+    let (Some((rows, ..)), Some((first, ..))) = (tables.first(), missing.first()) else { return Ok(()) };
+    let is_used = there.has("weir_map")
+        && client.query_one("SELECT EXISTS (SELECT FROM weir_map)", &[]).await?.get::<_, bool>(0);
+    there.check_rows(rows, is_used, shown)?;
+    let right = "SELECT current_schema()::text, current_user::text,
+        coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)";
+    let right = client.query_one(right, &[]).await?;
+    let (schema, user): (Option<&str>, &str) = (right.get(0), right.get(1));
+    if !right.get::<_, bool>(2) {
+        let schema = schema.unwrap_or("public");
+        let grant = format!("GRANT CREATE ON SCHEMA \"{schema}\" TO \"{user}\"");
+        return refuse(format!("{user} may not make the table {first} in the schema {schema}; run {grant}"));
     }
-    Ok(())
+    let make = |(name, columns, also): &&Table| format!("CREATE TABLE {name} ({columns}); {also};");
+    let make: String = missing.iter().map(make).collect();
+    // Of rows that are gone. Else a write could count as done before that is not.
+    let has_past = ["weir_events", "weir_owner"].iter().all(|table| there.has(table));
+    let forget = if *first == ROWS && has_past { FORGET_EVENTS } else { "" };
+    Ok(client.batch_execute(&format!("BEGIN; {make} {forget}; COMMIT")).await?)
 }
 
 #[async_trait]

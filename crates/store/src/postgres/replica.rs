@@ -133,7 +133,7 @@ struct Source {
 async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
     let shown = &primary.shown;
     let (client, _) = primary.setup("connect", primary.dial(&primary.hosts[0], "replica init")).await?;
-    make_tables(&client, &[&[ROWS_TABLE], &OTHER_TABLES[..]].concat()).await?;
+    make_tables(&client, &[&[ROWS_TABLE], &OTHER_TABLES[..]].concat(), shown).await?;
     primary.admits(&client, part, ROWS).await?;
     let what = "SELECT current_setting('wal_level'),
         (SELECT system_identifier::text FROM pg_control_system()),
@@ -168,7 +168,7 @@ async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
 
 /// Makes the table of the replica. A database that holds other rows is refused.
 async fn prepare(replica: &Postgres, client: &Client) -> Setup<()> {
-    make_tables(client, &[ROWS_TABLE]).await?;
+    make_tables(client, &[ROWS_TABLE], &replica.shown).await?;
     let what = "SELECT to_regclass('weir_owner') IS NOT NULL, EXISTS (SELECT FROM weir_kv),
         EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
     let row = client.query_one(what, &[]).await?;

@@ -228,7 +228,7 @@ impl PostgresSession {
         })
     }
 
-    /// What a failure at `step` means. A table that is missing is made when the store is acquired, and not before.
+    /// What a failure at `step` means. What it means that a table is missing is found out when the store is acquired.
     fn failure(&self, error: tokio_postgres::Error, step: Step<'_>) -> Error {
         match error.code() {
             // The statement has changed nothing, and committed nothing.

@@ -2,6 +2,7 @@
 
 use crate::stores::{acquire_from, block_on};
 use crate::support::{Answer, Client, PATIENCE, Server, postgres, postgres_with, until};
+use crate::user_table::check_refused;
 use lab_run::harness::DatabaseServer;
 use store::{self, Kind, Part};
 use tokio::runtime::Runtime;
@@ -166,21 +167,49 @@ fn a_start_over_a_table_without_statistics_read_all_of_it() {
     assert!(read < 1000, "{read}");
 }
 
-/// The server was ready, and every read of another key failed.
 #[test]
-fn a_table_that_was_dropped_is_made_anew() {
-    let postgres = postgres();
-    let server = Server::start(&postgres.url(), &[]);
+fn a_table_that_was_dropped_is_not_made_anew_in_silence() {
+    check_dropped(&postgres());
+}
+
+/// All rows were gone, and the server was ready.
+pub(crate) fn check_dropped(database: &DatabaseServer) {
+    let url = database.url();
+    let server = Server::start(&url, &["--event-log", "1h"]);
     let mut client = server.client();
-    for (method, path) in [("GET", "/kv/none"), ("PUT", "/kv/a"), ("GET", "/kv")] {
-        let leases = client.stats()["weir_store_leases_total"].as_f64();
-        postgres.ask("DROP TABLE weir_kv").unwrap();
+    assert_eq!(client.put("/kv/a", b"v").status, 201);
+    let epoch = || database.ask("SELECT epoch FROM weir_owner").unwrap();
+    for (method, path) in [("GET", "/kv/none"), ("PUT", "/kv/b"), ("GET", "/kv")] {
+        let before = epoch();
+        database.ask("ALTER TABLE weir_kv RENAME TO kept").unwrap();
         let failed = client.ask(method, path, &[], b"").unwrap();
-        assert_eq!(failed.status, 503, "{method} {path}");
+        assert_eq!(failed.status, 503, "{method} {path}: {failed:?}");
         assert_eq!(failed.header("weir-outcome"), (method == "PUT").then_some("not-applied"));
-        until("the store is back", || client.ask(method, path, &[], b"").unwrap().status < 500);
-        assert_eq!(client.stats()["weir_store_leases_total"].as_f64(), leases.map(|leases| leases + 1.0));
+        until("the server has looked for it", || {
+            client.stats().to_string().contains("has no table weir_kv") && client.get("/readyz").status == 503
+        });
+        assert_eq!(epoch(), before);
+        database.ask("ALTER TABLE kept RENAME TO weir_kv").unwrap();
+        until("the store is back", || client.get("/readyz").status == 200);
+        assert_eq!(client.get("/kv/a").text(), "v");
     }
+    let once = [("Idempotency-Key", "once")];
+    assert_eq!(client.ask("PUT", "/kv/once", &once, b"v").unwrap().status, 201);
+    database.ask("DROP TABLE weir_kv").unwrap();
+    assert_eq!(client.get("/kv/none").status, 503);
+    server.kill();
+    let remedy = "restore a backup, or run DELETE FROM weir_map to begin with an empty store";
+    check_refused(&url, &["has no table weir_kv, although a server has used it; ", remedy]);
+    let before = epoch();
+    database.ask("DELETE FROM weir_map").unwrap();
+    let server = Server::start(&url, &["--event-log", "1h"]);
+    let mut client = server.client();
+    assert_eq!(client.get("/kv/a").status, 404);
+    // What was done to the rows that are gone does not count, and no ETag comes again.
+    assert_eq!(client.ask("PUT", "/kv/once", &once, b"v").unwrap().status, 201);
+    assert_eq!(client.get("/kv/once").text(), "v");
+    assert_ne!(epoch(), before);
+    server.kill();
 }
 
 #[test]

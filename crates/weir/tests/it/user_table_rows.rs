@@ -163,6 +163,25 @@ fn what_is_noted_of_one_table_is_not_of_another() {
     }
 }
 
+/// A table of weir's was made, without rows, and the others were out of sight.
+#[test]
+fn a_store_over_a_table_of_others_was_served_without_it() {
+    let (postgres, mariadb) = (postgres(), mariadb());
+    for database in [&postgres, &mariadb] {
+        database.ask("CREATE TABLE flags (name int PRIMARY KEY, body varchar(9))").unwrap();
+        let flags = url_of(database, "flags");
+        acquire(&flags).unwrap();
+        let remedy = "add table=NAME&key=COLUMN&value=COLUMN to its URL";
+        check_refused(&database.url(), &["has used it with a table that already exists; ", remedy]);
+        let made = "SELECT count(*) FROM information_schema.tables WHERE table_name = 'weir_kv'";
+        assert_eq!(database.ask(made).unwrap()[0][0], "0");
+        acquire(&flags).unwrap();
+        // Without it lifetimes are gone.
+        database.ask("DROP TABLE weir_versions").unwrap();
+        check_refused(&flags, &["has no table weir_versions", "run DELETE FROM weir_map"]);
+    }
+}
+
 #[test]
 fn a_write_to_a_session_that_had_ended_was_unknown() {
     let database = postgres();

@@ -1,0 +1,45 @@
+//! The tables of weir in a database: what it means that one is missing.
+
+use crate::sql::Setup;
+use crate::user_table::{VERSIONS, refuse};
+use std::collections::HashMap;
+
+/// The table of the rows, unless others made one for them.
+pub(super) const ROWS: &str = "weir_kv";
+
+/// The tables that a database has of those that were asked for, each with its columns.
+#[derive(Default)]
+pub(super) struct TablesThere(HashMap<String, Vec<String>>);
+
+impl FromIterator<(String, Vec<String>)> for TablesThere {
+    fn from_iter<T: IntoIterator<Item = (String, Vec<String>)>>(tables: T) -> TablesThere {
+        let mut there = TablesThere::default();
+        for (table, columns) in tables {
+            there.0.entry(table).or_default().extend(columns);
+        }
+        there
+    }
+}
+
+impl TablesThere {
+    pub(super) fn has(&self, table: &str) -> bool {
+        self.0.contains_key(table)
+    }
+
+    /// Says that the table `rows` may be made, which has the rows of the store `shown` or their versions. If a server has used the
+    /// database (`is_used`), it had this table, and what it held would be gone without a word.
+    pub(super) fn check_rows(&self, rows: &str, is_used: bool, shown: &str) -> Setup<()> {
+        // A store that is served with a table of others from now on loses nothing.
+        if self.has(rows) || !is_used || rows == VERSIONS && self.has(ROWS) {
+            return Ok(());
+        }
+        let what = format!("{shown} has no table {rows}, although a server has used it");
+        if self.has(VERSIONS) {
+            return refuse(format!(
+                "{what} with a table that already exists; add table=NAME&key=COLUMN&value=COLUMN to its URL, or use another database"
+            ));
+        }
+        let lost = if rows == ROWS { "an empty store" } else { "no lifetimes and content types" };
+        refuse(format!("{what}; restore a backup, or run DELETE FROM weir_map to begin with {lost}"))
+    }
+}
