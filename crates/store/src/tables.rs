@@ -1,4 +1,4 @@
-//! The tables of weir in a database: what it means that one is missing.
+//! The tables of weir in a database: whether those that are there are weir's, and what it means that one is missing.
 
 use crate::sql::Setup;
 use crate::user_table::{VERSIONS, refuse};
@@ -26,6 +26,18 @@ impl TablesThere {
         self.0.contains_key(table)
     }
 
+    /// Says that the `table` of the store `shown`, if it is there, is the one that weir makes with this `definition`. `remedy`: where
+    /// weir finds other ones.
+    pub(super) fn check_own(&self, table: &str, definition: &str, shown: &str, remedy: &str) -> Setup<()> {
+        let Some(columns) = self.0.get(table) else { return Ok(()) };
+        match columns_of(definition).find(|wanted| !columns.iter().any(|column| column == wanted)) {
+            Some(lacking) => refuse(format!(
+                "{table} in {shown} is not a table of weir: it has no column {lacking}; {remedy}"
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Says that the table `rows` may be made, which has the rows of the store `shown` or their versions. If a server has used the
     /// database (`is_used`), it had this table, and what it held would be gone without a word.
     pub(super) fn check_rows(&self, rows: &str, is_used: bool, shown: &str) -> Setup<()> {
@@ -42,4 +54,10 @@ impl TablesThere {
         let lost = if rows == ROWS { "an empty store" } else { "no lifetimes and content types" };
         refuse(format!("{what}; restore a backup, or run DELETE FROM weir_map to begin with {lost}"))
     }
+}
+
+/// The columns of the table with this definition.
+fn columns_of(definition: &str) -> impl Iterator<Item = &str> {
+    let words = definition.split(',').filter_map(|part| part.split_whitespace().next());
+    words.filter(|word| *word != "INDEX").map(|word| word.trim_matches('`'))
 }

@@ -251,6 +251,9 @@ impl Mysql {
         );
         let there: Vec<(String, String)> = owner.query(there).await?;
         let there: TablesThere = there.into_iter().map(|(table, column)| (table, vec![column])).collect();
+        for (name, definition) in tables {
+            there.check_own(name, definition, &self.shown, "use another database")?;
+        }
         let missing: Vec<&Table> = tables.iter().filter(|(name, _)| !there.has(name)).collect();
         let (Some((rows, _)), Some((first_missing, _))) = (tables.first(), missing.first()) else {
             return Ok(());

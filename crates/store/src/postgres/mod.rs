@@ -340,6 +340,10 @@ async fn make_tables(client: &Client, tables: &[Table], shown: &str) -> Setup<()
     let names: Vec<&str> = tables.iter().map(|(name, ..)| *name).chain([ROWS, VERSIONS]).collect();
     let there = client.query(there, &[&names]).await?;
     let there: TablesThere = there.iter().map(|row| (row.get(0), row.get(1))).collect();
+    for (name, definition, _) in tables {
+        let remedy = "use another database, or another schema by ?options=-c%20search_path%3DSCHEMA";
+        there.check_own(name, definition, shown, remedy)?;
+    }
     let missing: Vec<&Table> = tables.iter().filter(|(name, ..)| !there.has(name)).collect();
     let (Some((rows, ..)), Some((first, ..))) = (tables.first(), missing.first()) else { return Ok(()) };
     let is_used = there.has("weir_map")

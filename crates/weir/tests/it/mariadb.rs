@@ -1,6 +1,6 @@
 //! Batches of writes over MariaDB: one packet with its commit, and what reads see of them meanwhile.
 
-use crate::postgres::{begin_put, check_dropped, is_given_up};
+use crate::postgres::{begin_put, check_dropped, check_names, is_given_up};
 use crate::stores::{ask, block_on, put, value_of, waiting_in_mariadb};
 use crate::support::{Client, Server, mariadb, mariadb_version, mariadb_with};
 use kv::{Timestamp, Version};
@@ -286,4 +286,9 @@ fn old_events_in_mariadb_are_removed_in_parts() {
 #[test]
 fn a_table_of_mariadb_that_was_dropped_is_not_made_anew_in_silence() {
     check_dropped(&mariadb());
+}
+
+#[test]
+fn tables_of_others_in_mariadb_with_the_names_of_weirs_are_named() {
+    check_names(&mariadb(), &[], "use another database");
 }

@@ -2,7 +2,7 @@
 
 use crate::stores::{acquire_from, block_on};
 use crate::support::{Answer, Client, PATIENCE, Server, postgres, postgres_with, until};
-use crate::user_table::check_refused;
+use crate::user_table::{acquire, check_refused};
 use lab_run::harness::DatabaseServer;
 use store::{self, Kind, Part};
 use tokio::runtime::Runtime;
@@ -210,6 +210,31 @@ pub(crate) fn check_dropped(database: &DatabaseServer) {
     assert_eq!(client.get("/kv/once").text(), "v");
     assert_ne!(epoch(), before);
     server.kill();
+}
+
+#[test]
+fn tables_of_others_with_the_names_of_weirs_are_named() {
+    let postgres = postgres();
+    let sequence = ("CREATE SEQUENCE weir_kv", "DROP SEQUENCE weir_kv", "weir_kv");
+    check_names(&postgres, &[sequence], "or another schema by ?options=-c%20search_path%3DSCHEMA");
+    postgres.ask("CREATE TABLE weir_kv (id int); CREATE SCHEMA other").unwrap();
+    acquire(&format!("{}?options=-c%20search_path%3Dother", postgres.url())).unwrap();
+}
+
+/// The error named a column that does not exist, and some tables had been made.
+pub(crate) fn check_names(database: &DatabaseServer, more: &[(&str, &str, &str)], remedy: &str) {
+    let others = [
+        ("CREATE TABLE weir_kv (id int, foo text)", "DROP TABLE weir_kv", "weir_kv"),
+        ("CREATE TABLE weir_owner (one int)", "DROP TABLE weir_owner", "weir_owner"),
+    ];
+    for (make, remove, name) in others.iter().chain(more) {
+        database.ask(make).unwrap();
+        let named = format!("{name} in {}", database.url());
+        check_refused(&database.url(), &[&named, "is not a table of weir: it has no column ", remedy]);
+        let there = "SELECT count(*) FROM information_schema.tables WHERE table_name LIKE 'weir%'";
+        assert!(["0", "1"].contains(&&*database.ask(there).unwrap()[0][0]), "{make}");
+        database.ask(remove).unwrap();
+    }
 }
 
 #[test]
