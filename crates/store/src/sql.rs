@@ -10,9 +10,10 @@ const SETUP_MAX: Duration = Duration::from_secs(15);
 /// The database ends the session of an owner that asks nothing for so long, so that another server can own the store.
 pub(super) const OWNER_SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// What helps where the database has no connection left. Each worker has one.
-pub(super) const MORE_CONNECTIONS: &str =
-    "; raise its max_connections, or lower --store-read-workers or --store-write-workers";
+/// What helps where the `limit` of connections is reached. Each worker has one.
+pub(super) fn more_connections(limit: &str) -> String {
+    format!("; raise {limit}, or lower --store-read-workers or --store-write-workers")
+}
 
 /// Why a step failed.
 #[derive(Debug)]

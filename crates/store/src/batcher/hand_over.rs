@@ -1,6 +1,7 @@
 //! A server that ends gives its store to one that stands by.
 
 use super::{Batcher, Status};
+use crate::{Error, Kind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -42,7 +43,8 @@ impl Batcher {
         self.shared.refuses.store(true, Relaxed);
         wait_until(&|| self.reads.is_idle() && self.long.is_idle() && self.writes.is_idle());
         // The owner thread may have gone first.
-        let _ = self.shared.lost.send((epoch, "it was handed over".to_owned()));
+        let handed_over = Error::new(Kind::Taken, "it was handed over");
+        let _ = self.shared.lost.send((epoch, handed_over));
         wait_until(&|| self.threads.last().is_none_or(JoinHandle::is_finished));
     }
 }

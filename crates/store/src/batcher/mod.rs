@@ -137,9 +137,13 @@ struct Shared {
     store: Box<dyn Store>,
     config: Config,
     status: watch::Sender<Status>,
-    /// Where a worker tells the owner thread that it lost the session of an epoch, and why.
-    lost: mpsc::UnboundedSender<(u64, String)>,
-    /// Sessions open now: a new lease waits until the old ones are gone.
+    /// The epoch of the lease for which the workers have to have sessions. They open them before the store counts as up.
+    claimed: watch::Sender<Option<u64>>,
+    /// How many of them have theirs.
+    opened: watch::Sender<usize>,
+    /// Where a worker tells the owner thread that it lost the session of an epoch, or got none, and why.
+    lost: mpsc::UnboundedSender<(u64, Error)>,
+    /// Sessions open now, or being opened: a new lease waits until the old ones are gone.
     sessions: AtomicUsize,
     versions: Versions,
     /// The store's.
@@ -181,6 +185,8 @@ impl Batcher {
             store,
             config,
             status,
+            claimed: watch::channel(None).0,
+            opened: watch::channel(0).0,
             lost,
             sessions: AtomicUsize::new(0),
             versions: Versions::default(),
@@ -206,7 +212,7 @@ impl Batcher {
         shared: &Arc<Shared>,
         workers: Workers,
         observer: Arc<dyn Observer>,
-        lost: mpsc::UnboundedReceiver<(u64, String)>,
+        lost: mpsc::UnboundedReceiver<(u64, Error)>,
     ) -> Result<Batcher, Error> {
         let of_store = |count: usize| if shared.config.role == Role::Replica { 0 } else { count.max(1) };
         let (reads, read_threads) = worker::spawn::<ReadRequest>("weir-read", workers.read.max(1), shared)?;
@@ -217,9 +223,8 @@ impl Batcher {
         let late_reads = worker::refuse_late(reads.clone(), Arc::clone(shared));
         let late_writes = worker::refuse_late(writes.clone(), Arc::clone(shared));
         let beside = async { tokio::join!(late_reads, late_writes, late_long, sweep).0 };
-        let owner = ownership::spawn(shared, observer, lost, beside)?;
-        let workers = read_threads.into_iter().chain(long_threads).chain(write_threads);
-        let threads = workers.chain([owner]).collect();
+        let mut threads: Vec<_> = read_threads.into_iter().chain(long_threads).chain(write_threads).collect();
+        threads.push(ownership::spawn(shared, observer, lost, threads.len(), beside)?);
         Ok(Batcher { shared: Arc::clone(shared), reads, long, writes, threads })
     }
 
@@ -497,7 +502,7 @@ impl Shared {
     /// Tells the owner thread that the store of `epoch` is lost, and waits until nothing is served from it. The owner thread may have
     /// gone first, at the very end.
     async fn lose(&self, epoch: u64, error: &Error) {
-        let _ = self.lost.send((epoch, error.to_string()));
+        let _ = self.lost.send((epoch, error.clone()));
         let _ = self.status.subscribe().wait_for(|status| *status != Status::Up(epoch)).await;
     }
 

@@ -37,14 +37,18 @@ const SETTLED: Duration = Duration::from_secs(5);
 pub(super) fn spawn(
     shared: &Arc<Shared>,
     observer: Arc<dyn Observer>,
-    lost: mpsc::UnboundedReceiver<(u64, String)>,
+    lost: mpsc::UnboundedReceiver<(u64, Error)>,
+    workers: usize,
     beside: impl Future<Output = ()> + Send + 'static,
 ) -> Result<JoinHandle<()>, Error> {
     let (first, first_lease) = std_mpsc::channel();
-    let owner = Owner { shared: Arc::clone(shared), observer, lost, first: Some(first), last_epoch: None };
+    let shared = Arc::clone(shared);
+    let owner =
+        Owner { shared: Arc::clone(&shared), observer, lost, workers, first: Some(first), last_epoch: None };
     let thread = start_thread("weir-owner", move |runtime| {
         runtime.spawn(beside);
         runtime.block_on(owner.run());
+        shared.claimed.send_replace(None);
     })?;
     match first_lease.recv() {
         Ok(Ok(())) => Ok(thread),
@@ -62,7 +66,9 @@ fn without_remedy(error: &Error) -> String {
 struct Owner {
     shared: Arc<Shared>,
     observer: Arc<dyn Observer>,
-    lost: mpsc::UnboundedReceiver<(u64, String)>,
+    lost: mpsc::UnboundedReceiver<(u64, Error)>,
+    /// How many of them open sessions.
+    workers: usize,
     /// Where it is told, once, whether the server starts.
     first: Option<std_mpsc::Sender<Result<(), Error>>>,
     /// That of the last lease under which requests were served.
@@ -114,12 +120,11 @@ impl Owner {
             if !is_leaving {
                 log::warn!("{role} is lost: {reason}");
             }
+            // First, so that no worker opens another one.
+            self.shared.claimed.send_replace(None);
             self.announce(Status::Down(reason));
             self.observer.store_down();
-            // Our own sessions first: the next lease would wait for them.
-            while self.shared.sessions.load(Relaxed) > 0 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            self.until_sessions_end().await;
             drop(lease);
             if is_leaving {
                 return;
@@ -162,7 +167,7 @@ impl Owner {
                 reason = &mut lease.lost => return Some(reason),
                 reason = &mut confirmed => return Some(reason),
                 lost = self.lost.recv() => match lost {
-                    Some((epoch, reason)) if epoch == lease.epoch => return Some(reason),
+                    Some((epoch, error)) if epoch == lease.epoch => return Some(error.to_string()),
                     Some(_) => {} // of a lease that is gone already
                     None => return None,
                 },
@@ -194,7 +199,7 @@ impl Owner {
     }
 
     /// Waits only while another server owns the store; any other failure is reported at once.
-    async fn first_lease(&self) -> Result<Lease, Error> {
+    async fn first_lease(&mut self) -> Result<Lease, Error> {
         let wait = self.shared.config.lease_wait;
         let deadline = Instant::now() + wait;
         let mut says_so = !wait.is_zero();
@@ -217,7 +222,7 @@ impl Owner {
     }
 
     /// `None` when the server ends.
-    async fn reacquire(&self, mut pause: Duration) -> Option<Lease> {
+    async fn reacquire(&mut self, mut pause: Duration) -> Option<Lease> {
         let mut status = self.shared.status.subscribe();
         loop {
             tokio::select! {
@@ -252,35 +257,9 @@ impl Owner {
         }
     }
 
-    /// Reads the events that the store keeps.
-    async fn open_events(&self, epoch: u64, now: Timestamp) -> Result<(), Error> {
-        let Shared { store, events, .. } = &*self.shared;
-        let first = Version::first_of(epoch).0;
-        let mut blocks: Vec<EventBlock> = Vec::new();
-        if store.capabilities().has_events() {
-            let mut session = store.connect(epoch).await?;
-            loop {
-                let more = session.events(blocks.last().map_or(0, |block| block.id)).await?;
-                if more.is_empty() {
-                    break;
-                }
-                blocks.extend(more);
-            }
-            if let Some(marker) = events.mark(&blocks, first, now) {
-                match session.write_with(&[], Some(&marker)).await {
-                    Ok(_) => blocks.push(marker),
-                    // As with a full disk: nothing that happened before can be told then, but what must not happen twice is known.
-                    Err(error) if !error.kind().ends_session() && events.keeps_all() => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        events.open(blocks, first);
-        Ok(())
-    }
-
-    async fn acquire(&self) -> Result<Lease, Error> {
-        self.open(self.claim().await?).await
+    async fn acquire(&mut self) -> Result<Lease, Error> {
+        let lease = self.claim().await?;
+        self.open(lease).await
     }
 
     async fn claim(&self) -> Result<Lease, Error> {
@@ -292,7 +271,23 @@ impl Owner {
     }
 
     /// Does with a new lease what has to be done before anything is served.
-    async fn open(&self, mut lease: Lease) -> Result<Lease, Error> {
+    async fn open(&mut self, lease: Lease) -> Result<Lease, Error> {
+        let opened = self.try_to_open(lease).await;
+        if opened.is_err() {
+            self.shared.claimed.send_replace(None);
+            self.until_sessions_end().await;
+        }
+        opened
+    }
+
+    /// Our own sessions end first: the next lease would wait for them.
+    async fn until_sessions_end(&self) {
+        while self.shared.sessions.load(Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn try_to_open(&mut self, mut lease: Lease) -> Result<Lease, Error> {
         let acquired = Instant::now();
         // Before anything else takes time.
         self.shared.clock.advance_to(lease.now);
@@ -303,22 +298,56 @@ impl Owner {
             );
             return Err(Error::new(Kind::Config, message));
         }
-        if let Role::Store(_) = self.shared.config.role {
-            let mut opened = pin!(self.open_events(lease.epoch, lease.now));
+        let shared = Arc::clone(&self.shared);
+        let is_store = matches!(shared.config.role, Role::Store(_));
+        let (epoch, now) = (lease.epoch, lease.now);
+        {
+            let mut opened = pin!(async {
+                if is_store {
+                    open_events(&shared, epoch, now).await?;
+                }
+                self.open_sessions(epoch).await
+            });
             // A long log takes long, and the database would end the owner's session if that were silent meanwhile.
             loop {
                 tokio::select! {
                     opened = &mut opened => break opened?,
                     () = tokio::time::sleep(CONFIRM_PAUSE) => {
-                        confirm_once(lease.owner.as_deref_mut(), &self.shared, false).await?;
+                        confirm_once(lease.owner.as_deref_mut(), &shared, false).await?;
                     }
                 }
             }
+        }
+        if is_store {
             self.wait_for_hits_to_end(&lease, acquired).await;
         }
         // So that the first hit need not wait for the next confirmation.
         confirm_once(lease.owner.as_deref_mut(), &self.shared, true).await?;
         Ok(lease)
+    }
+
+    /// Has the workers open their sessions: a lease is of no use without all of them.
+    async fn open_sessions(&mut self, epoch: u64) -> Result<(), Error> {
+        let (mut opened, mut status) = (self.shared.opened.subscribe(), self.shared.status.subscribe());
+        self.shared.opened.send_replace(0);
+        self.shared.claimed.send_replace(Some(epoch));
+        loop {
+            let failed = tokio::select! {
+                _ = opened.wait_for(|opened| *opened == self.workers) => return Ok(()),
+                failed = self.lost.recv() => failed,
+                _ = status.wait_for(|status| *status == Status::Stopped) => None,
+            };
+            match failed {
+                Some((of, error)) if of == epoch => {
+                    // The lease has one, and that which read the events may not have ended yet.
+                    let sessions = self.workers + 2;
+                    let what = format!("this server needs up to {sessions} sessions: {error}");
+                    return Err(Error::new(error.kind(), what));
+                }
+                Some(_) => {} // of a lease that is gone already
+                None => return Err(Error::new(Kind::Unavailable, "the server ends")),
+            }
+        }
     }
 
     /// A server that owned the store before may have been paused, and answer hits until its lease of them ends.
@@ -342,6 +371,33 @@ impl Owner {
         )
         .await;
     }
+}
+
+/// Reads the events that the store keeps.
+async fn open_events(shared: &Shared, epoch: u64, now: Timestamp) -> Result<(), Error> {
+    let Shared { store, events, .. } = shared;
+    let first = Version::first_of(epoch).0;
+    let mut blocks: Vec<EventBlock> = Vec::new();
+    if store.capabilities().has_events() {
+        let mut session = store.connect(epoch).await?;
+        loop {
+            let more = session.events(blocks.last().map_or(0, |block| block.id)).await?;
+            if more.is_empty() {
+                break;
+            }
+            blocks.extend(more);
+        }
+        if let Some(marker) = events.mark(&blocks, first, now) {
+            match session.write_with(&[], Some(&marker)).await {
+                Ok(_) => blocks.push(marker),
+                // As with a full disk: nothing that happened before can be told then, but what must not happen twice is known.
+                Err(error) if !error.kind().ends_session() && events.keeps_all() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    events.open(blocks, first);
+    Ok(())
 }
 
 /// The session of a lease, where there is one.

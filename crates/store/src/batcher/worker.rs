@@ -130,10 +130,11 @@ impl<R: Request> StoreWorker<R> {
         loop {
             // Bound first: a borrow of the watched value must not live across an await.
             let status = self.shared.status.borrow().clone();
-            let ended = match status {
-                Status::Up(epoch) => self.serve(epoch).await,
-                Status::Starting | Status::Standby { .. } | Status::Down(_) => self.idle(status).await,
-                Status::Stopped => return,
+            let claimed = *self.shared.claimed.borrow();
+            let ended = match (status, claimed) {
+                (Status::Stopped, _) => return,
+                (Status::Up(epoch), _) | (_, Some(epoch)) => self.serve(epoch).await,
+                (away, None) => self.idle(away, None).await,
             };
             if let Break::Closed = ended {
                 return;
@@ -141,8 +142,9 @@ impl<R: Request> StoreWorker<R> {
         }
     }
 
-    /// Until the status changes: fails every request, but leaves all where they are while the store is being acquired.
-    async fn idle(&mut self, away: Status) -> Break {
+    /// Until the status changes, or what is `claimed`: fails every request, but leaves all where they are while the store is being
+    /// acquired.
+    async fn idle(&mut self, away: Status, claimed: Option<u64>) -> Break {
         let error = match away.epoch() {
             Ok(_) => return Break::Status,
             Err(_) if away == Status::Starting => {
@@ -150,8 +152,11 @@ impl<R: Request> StoreWorker<R> {
             }
             Err(error) => error,
         };
-        let mut status = self.shared.status.subscribe();
+        let (mut status, mut claims) = (self.shared.status.subscribe(), self.shared.claimed.subscribe());
         loop {
+            if *claims.borrow_and_update() != claimed {
+                return Break::Status;
+            }
             // One may have been handed over since: its own worker refuses what waits there.
             self.queue.release();
             let is_closed = self.queue.is_closed();
@@ -177,12 +182,13 @@ impl<R: Request> StoreWorker<R> {
             }
             tokio::select! {
                 _ = status.changed() => {}
+                _ = claims.changed() => {}
                 () = self.queue.notified() => {}
             }
         }
     }
 
-    /// Serves requests on a session of `epoch` until it is lost or the status changes.
+    /// Serves requests on a session of `epoch`, once the store is up, until it is lost or the status changes.
     async fn serve(&mut self, epoch: u64) -> Break {
         let mut status = self.shared.status.subscribe();
         self.shared.sessions.fetch_add(1, Relaxed);
@@ -192,6 +198,8 @@ impl<R: Request> StoreWorker<R> {
             Ok(ended) => ended,
             Err(error) => {
                 self.shared.lose(epoch, &error).await;
+                // The store may not have been up yet. The owner thread may have gone first, at the very end.
+                let _ = self.shared.claimed.subscribe().wait_for(|claimed| *claimed != Some(epoch)).await;
                 Break::Status
             }
         };
@@ -207,6 +215,20 @@ impl<R: Request> StoreWorker<R> {
         status: &mut tokio::sync::watch::Receiver<Status>,
     ) -> Result<Break, Error> {
         let mut session = confirmed::connect(&self.shared, epoch).await?;
+        self.shared.opened.send_modify(|opened| *opened += 1);
+        // Until all have theirs.
+        loop {
+            let away = status.borrow_and_update().clone();
+            if matches!(away, Status::Up(_) | Status::Stopped) {
+                break;
+            }
+            if let Break::Closed = self.idle(away, Some(epoch)).await {
+                return Ok(Break::Closed);
+            }
+            if *self.shared.claimed.borrow() != Some(epoch) {
+                return Ok(Break::Status);
+            }
+        }
         loop {
             // Also while requests never cease to wait: the next lease waits for this session.
             if *status.borrow_and_update() != Status::Up(epoch) {

@@ -21,7 +21,7 @@ mod user_table;
 
 use super::password::Password;
 use super::sql::{
-    self, Failure, MORE_CONNECTIONS, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table,
+    self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, more_connections,
     overtaken, taken,
 };
 use super::store_url::StoreUrl;
@@ -478,7 +478,11 @@ fn meaning(error: &mysql_async::Error) -> Meaning {
 fn cause(error: &mysql_async::Error) -> String {
     one_line(&match error {
         mysql_async::Error::Server(refusal) => {
-            let remedy = if matches!(refusal.code, 1040 | 1203 | 1226) { MORE_CONNECTIONS } else { "" };
+            let remedy = match refusal.code {
+                1040 => more_connections("its max_connections"),
+                1203 | 1226 => more_connections("max_user_connections"),
+                _ => String::new(),
+            };
             format!("{} ({}){remedy}", refusal.message, refusal.code)
         }
         mysql_async::Error::Io(mysql_async::IoError::Io(error)) => error.to_string(),

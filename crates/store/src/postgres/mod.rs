@@ -17,7 +17,7 @@ mod user_table;
 
 use super::password::Password;
 use super::sql::{
-    self, Failure, MORE_CONNECTIONS, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table,
+    self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, more_connections,
     overtaken, taken,
 };
 use super::tables::{ROWS, TablesThere};
@@ -417,7 +417,12 @@ impl From<tokio_postgres::Error> for Failure {
         use tokio_postgres::error::Severity::{Fatal, Panic};
         let code = refusal.code();
         if code == &SqlState::TOO_MANY_CONNECTIONS {
-            cause.push_str(MORE_CONNECTIONS);
+            // The message may be in any language.
+            cause.push_str(&more_connections(match refusal.routine() {
+                Some("InitializeSessionUserId") => "the CONNECTION LIMIT of the role",
+                Some("CheckMyDatabase") => "the CONNECTION LIMIT of the database",
+                _ => "its max_connections",
+            }));
         }
         let meaning = match code.code().get(..2) {
             // Wrong password, unknown role or database.

@@ -1,6 +1,6 @@
 //! Batches of writes over MariaDB: one packet with its commit, and what reads see of them meanwhile.
 
-use crate::postgres::{begin_put, check_dropped, check_names, is_given_up};
+use crate::postgres::{begin_put, check_dropped, check_names, check_too_few, is_given_up};
 use crate::stores::{ask, block_on, put, value_of, waiting_in_mariadb};
 use crate::support::{Client, Server, mariadb, mariadb_version, mariadb_with};
 use kv::{Timestamp, Version};
@@ -291,4 +291,21 @@ fn a_table_of_mariadb_that_was_dropped_is_not_made_anew_in_silence() {
 #[test]
 fn tables_of_others_in_mariadb_with_the_names_of_weirs_are_named() {
     check_names(&mariadb(), &[], "use another database");
+}
+
+#[test]
+fn a_server_over_mariadb_without_all_its_sessions_does_not_start() {
+    let mariadb = mariadb();
+    let name = &mariadb.ask("SELECT DATABASE()").unwrap()[0][0];
+    for host in ["localhost", "127.0.0.1"] {
+        mariadb.ask(&format!("CREATE USER app@'{host}' WITH MAX_USER_CONNECTIONS 3")).unwrap();
+        mariadb.ask(&format!("GRANT ALL ON {name}.* TO app@'{host}'")).unwrap();
+    }
+    let url = mariadb.url().replace("weir@", "app@");
+    let said = check_too_few(&url, "this server needs up to 6 sessions: ");
+    assert!(said.contains("(1226); hint: raise max_user_connections, or lower"), "{said}");
+    for host in ["localhost", "127.0.0.1"] {
+        mariadb.ask(&format!("ALTER USER app@'{host}' WITH MAX_USER_CONNECTIONS 6")).unwrap();
+    }
+    assert_eq!(Server::start(&url, &[]).client().put("/kv/a", b"v").status, 201);
 }

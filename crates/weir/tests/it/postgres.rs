@@ -1,7 +1,7 @@
 //! PostgreSQL while other programs work with its tables, and when it lets nobody wait.
 
 use crate::stores::{acquire_from, block_on};
-use crate::support::{Answer, Client, PATIENCE, Server, postgres, postgres_with, until};
+use crate::support::{Answer, Client, PATIENCE, Server, postgres, postgres_with, until, weir};
 use crate::user_table::{acquire, check_refused};
 use lab_run::harness::DatabaseServer;
 use store::{self, Kind, Part};
@@ -235,6 +235,51 @@ pub(crate) fn check_names(database: &DatabaseServer, more: &[(&str, &str, &str)]
         assert!(["0", "1"].contains(&&*database.ask(there).unwrap()[0][0]), "{make}");
         database.ask(remove).unwrap();
     }
+}
+
+/// It was ready and lost the store in turns, and each turn cost an epoch and the cache.
+#[test]
+fn a_server_without_all_its_sessions_is_not_ready() {
+    let postgres = postgres();
+    postgres.ask("CREATE ROLE app LOGIN CONNECTION LIMIT 3; GRANT ALL ON SCHEMA public TO app").unwrap();
+    let url = postgres.url().replace("weir@", "app@");
+    let said = check_too_few(&url, "this server needs up to 7 sessions: ");
+    assert!(
+        said.contains("for role \"app\" (53300); hint: raise the CONNECTION LIMIT of the role, or"),
+        "{said}"
+    );
+    postgres.ask("ALTER ROLE app CONNECTION LIMIT -1; ALTER DATABASE postgres CONNECTION LIMIT 3").unwrap();
+    let said = check_too_few(&url, "this server needs up to 7 sessions: ");
+    assert!(said.contains("hint: raise the CONNECTION LIMIT of the database, or"), "{said}");
+    postgres.ask("ALTER DATABASE postgres CONNECTION LIMIT -1; ALTER ROLE app CONNECTION LIMIT 7").unwrap();
+
+    let server = Server::start(&url, &[]);
+    let mut client = server.client();
+    assert_eq!(client.put("/kv/a", b"v").status, 201);
+    let epoch = || postgres.ask("SELECT epoch FROM weir_owner").unwrap()[0][0].parse::<u64>().unwrap();
+    let before = epoch();
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'";
+    postgres.ask(&format!("ALTER ROLE app CONNECTION LIMIT 3; {end}")).unwrap();
+    until("the store is lost", || client.get("/readyz").status == 503);
+    until("it was tried again", || {
+        assert_eq!(client.put("/kv/a", b"v").status, 503);
+        assert_eq!(client.get("/readyz").status, 503);
+        epoch() > before + 2
+    });
+    assert_eq!(client.stats()["weir_store_leases_total"], 1.0);
+    postgres.ask("ALTER ROLE app CONNECTION LIMIT 7").unwrap();
+    until("the store is back", || client.get("/readyz").status == 200);
+    assert_eq!(client.put("/kv/a", b"w").status, 204);
+    assert_eq!(client.stats()["weir_store_leases_total"], 2.0);
+}
+
+/// What a server says that does not start.
+pub(crate) fn check_too_few(url: &str, needs: &str) -> String {
+    let failed = weir().args(["serve", "--listen", "127.0.0.1:0", "--store", url]).output().unwrap();
+    let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert_eq!((failed.status.code(), failed.stdout.len()), (Some(1), 0), "{said}");
+    assert!(said.contains(needs), "{said}");
+    said
 }
 
 #[test]

@@ -570,6 +570,7 @@ fn what_is_queued_after_a_late_hand_over_is_refused_while_the_store_is_lost() {
             std::thread::yield_now();
         }
     };
+    batcher.shared.claimed.send_replace(None);
     batcher.shared.status.send_replace(Status::Down("as the test says".into()));
     until_open(1);
     slowly(&in_flight);
