@@ -213,9 +213,11 @@ impl<S> UserTable<S> {
         }
         let what =
             format!("weir_versions in {store} is of another table, or other columns, than {}", self.shown);
-        let anew = format!("run DELETE FROM {VERSIONS}, which forgets all lifetimes and content types");
-        let renamed = format!("DELETE FROM {VERSIONS} WHERE {key} = '' if the table or a column was renamed");
-        refuse(format!("{what}; {anew}, or only {renamed}"))
+        let renamed = format!("if it was renamed, or a column, run DELETE FROM {VERSIONS} WHERE {key} = ''");
+        let anew = format!(
+            "if the other table is served no more, run DELETE FROM {VERSIONS}, which forgets its lifetimes and content types"
+        );
+        refuse(format!("{what}; a database is one store: use another one for this table; {renamed}; {anew}"))
     }
 
     /// Why there is never such a row, if that is so.
