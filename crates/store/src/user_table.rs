@@ -42,7 +42,15 @@ impl<S> RowsTable<S> {
 
     /// The first look counts: the database checks again what it lets through.
     pub(super) fn examined(&self, table: UserTable<S>) {
-        self.known.get_or_init(|| Arc::new(table));
+        self.known.get_or_init(|| {
+            if !self.others_write {
+                log::info!(
+                    "what other programs write to {} is not noticed while the value before is cached; with --foreign-writers nothing is cached",
+                    table.shown
+                );
+            }
+            Arc::new(table)
+        });
     }
 
     /// The table of others, once the store was acquired.

@@ -2,7 +2,7 @@
 
 use super::user_table::{acquire, check_refused, put_if, served, url_of};
 use crate::postgres::WAITING;
-use crate::support::{PATIENCE, Server, mariadb, postgres, until};
+use crate::support::{PATIENCE, Server, mariadb, postgres, until, weir};
 use kv::{Change, Key, Row, Version, Write};
 use std::time::Instant;
 use store::{Kind, Part};
@@ -182,6 +182,20 @@ fn a_store_over_a_table_of_others_was_served_without_it() {
         // Without it lifetimes are gone.
         database.ask("DROP TABLE weir_versions").unwrap();
         check_refused(&flags, &["has no table weir_versions", "run DELETE FROM weir_map"]);
+    }
+}
+
+#[test]
+fn a_cache_over_a_table_of_others_is_told_at_the_start() {
+    let postgres = postgres();
+    postgres.ask("CREATE TABLE flags (name text PRIMARY KEY, body text)").unwrap();
+    for (flag, lines) in [(None, 1), (Some("--foreign-writers"), 0)] {
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--until-stdin-ends", "--store"];
+        let served = weir().args(serve).arg(url_of(&postgres, "flags")).args(flag).output().unwrap();
+        let said = String::from_utf8_lossy(&served.stderr);
+        assert!(served.status.success(), "{said}");
+        let told = "what other programs write to flags is not noticed while the value before is cached; with --foreign";
+        assert_eq!(said.matches(told).count(), lines, "{said}");
     }
 }
 
