@@ -89,6 +89,19 @@ impl Failure {
         }
     }
 
+    /// The same, of a wait for a lock in `table`.
+    pub(super) fn locked(self, table: &str) -> Failure {
+        match self {
+            Failure::Database(meaning, cause) => {
+                let why = format!(
+                    "{cause}: another program holds a lock, most likely of the table {table} or a row in it"
+                );
+                Failure::Database(meaning, why)
+            }
+            known => known,
+        }
+    }
+
     /// The error of the store `shown`, where `step` failed so.
     pub(super) fn of(self, shown: &str, step: Step) -> Error {
         let (meaning, cause) = match self {
@@ -98,8 +111,14 @@ impl Failure {
         let (kind, what) = match (step, meaning) {
             // Trying again does not help, unless the server is away or busy.
             (Step::Setup(what), Meaning::ReadOnly | Meaning::Unfit | Meaning::Refused) => {
-                let kind = if meaning == Meaning::ReadOnly { Kind::Unavailable } else { Kind::Config };
-                return Error::new(kind, format!("cannot {what} in {shown}: {cause}"));
+                let what = format!("cannot {what} in {shown}: {cause}");
+                return match meaning {
+                    Meaning::ReadOnly => {
+                        let remedy = "use a server that takes writes, or end its read-only mode";
+                        Error::new(Kind::Unavailable, format!("{what}; {remedy}"))
+                    }
+                    _ => Error::new(Kind::Config, what),
+                };
             }
             (Step::Setup(_), _) => {
                 let kind = if meaning == Meaning::Login { Kind::Config } else { Kind::Unavailable };
@@ -132,8 +151,12 @@ pub(super) async fn setup<T>(
 pub async fn in_setup_time<T>(shown: &str, step: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let silent = |_| {
         let message = format!("the store {shown} does not answer within {} s", SETUP_MAX.as_secs());
-        let check =
-            "check its host and port, and whether its synchronous standby, if it has one, is connected";
+        let check = match shown.starts_with("postgres") {
+            true => {
+                "check its host and port, and whether its synchronous standby, if it has one, is connected"
+            }
+            false => "check its host and port",
+        };
         Err(Error::new(Kind::Unavailable, format!("{message}; {check}")))
     };
     tokio::time::timeout(SETUP_MAX, step).await.unwrap_or_else(silent)
@@ -141,7 +164,9 @@ pub async fn in_setup_time<T>(shown: &str, step: impl Future<Output = Result<T, 
 
 /// Another server owns the store; `holder` names it, if it is known.
 pub(super) fn taken(shown: &str, holder: &str) -> Error {
-    let message = format!("another server holds the store {shown}{holder}; stop it, or use another database");
+    let what = format!("another server holds the store {shown}{holder}");
+    let message =
+        format!("{what}; stop it, or use another database; with --standby this server waits for it");
     Error::new(Kind::Taken, message)
 }
 

@@ -237,6 +237,7 @@ impl<S> UserTable<S> {
         };
         let Column { name, type_name, length_max, .. } = column;
         let most = match length_max {
+            None if column.kind == Type::Uuid => ", in lower case with dashes".to_owned(),
             None => String::new(),
             Some(Length::Characters(most)) => format!(" of at most {most} characters"),
             Some(Length::Bytes(most)) => format!(" of at most {most} bytes"),

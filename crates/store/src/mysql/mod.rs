@@ -46,6 +46,8 @@ use user_table::{Statements, VERSIONS_TABLE};
 
 /// Most bytes of a packet from the server: the most that `max_allowed_packet` can be.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
+/// How long a connection may take with its login. The server speaks first, and at once: what is silent is something else.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How often a lease ends lingering sessions before it gives up for this time; it waits a second after each.
 const TERMINATIONS_MAX: usize = 10;
 
@@ -98,6 +100,9 @@ const TIME: &str =
 const RELEASE: &str = "REPLACE INTO weir_release (one, epoch) VALUES (1, ?)";
 const IS_RELEASED: &str = "SELECT EXISTS (SELECT 1 FROM weir_release JOIN weir_owner USING (epoch))";
 const EPOCH: &str = "SELECT epoch FROM weir_owner WHERE one = 1";
+
+/// Why there is no connection after [`CONNECT_MAX`].
+const SILENT: &str = "no connection within 5 s; MySQL and MariaDB speak at once, so check host and port, and what listens there";
 
 pub(super) struct Mysql {
     /// Without the password.
@@ -161,9 +166,11 @@ impl Mysql {
         let mut first_failure = None;
         while let Some(tls) = tries.pop_front() {
             let options = OptsBuilder::from_opts(self.options.clone()).pass(password.clone());
-            let error = match Conn::new(options.ssl_opts(tls.clone())).await {
-                Ok(connection) => return Ok(connection),
-                Err(error) => error,
+            let connecting = Conn::new(options.ssl_opts(tls.clone()));
+            let error = match tokio::time::timeout(CONNECT_MAX, connecting).await {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(error)) => error,
+                Err(_) => return Err(Failure::Database(Meaning::Ended, SILENT.to_owned())),
             };
             if let Some(named) = tls.and_then(|tls| self.tls.with_name_of(tls, &error)) {
                 tries.push_front(Some(named));
@@ -363,6 +370,7 @@ impl Mysql {
             packet_bytes_max: tagged.map_or(0, |(_, bytes)| bytes) as usize,
             timed_out: false,
             lock_wait: LOCK_WAIT,
+            rows: self.rows.known().map_or(ROWS, |table| &table.shown).to_owned(),
         };
         match self.rows.known() {
             None => Ok(Box::new(base)),

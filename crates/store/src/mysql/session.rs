@@ -72,6 +72,8 @@ pub(super) struct MysqlSession {
     pub(super) timed_out: bool,
     /// What was set last of [`LOCK_WAIT`] and [`LOCK_WAIT_AGAIN`].
     pub(super) lock_wait: &'static str,
+    /// The table of the rows, for messages.
+    pub(super) rows: String,
 }
 
 /// A row as it is read: key, value or its length, content type, version, content coding, end.
@@ -172,6 +174,8 @@ impl MysqlSession {
     pub(super) fn write_failed(&mut self, failure: Failure) -> Error {
         let failure = without_table(failure);
         self.timed_out |= matches!(failure, Failure::Database(Meaning::TimedOut, _));
+        let failure =
+            if failure.to_string().ends_with("(1205)") { failure.locked(&self.rows) } else { failure };
         failure.of(&self.shown, Step::Write)
     }
 

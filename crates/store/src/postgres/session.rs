@@ -2,6 +2,7 @@
 
 use super::super::{Answer, Error, EventBlock, Found, Kind, Listed, Listing, Session};
 use crate::sql::{self, Failure, Meaning, Setup, Step};
+use crate::tables::ROWS;
 use async_trait::async_trait;
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 use std::collections::HashMap;
@@ -52,6 +53,8 @@ pub(super) struct Base {
     pub(super) shown: Arc<str>,
     pub(super) client: Client,
     ended: JoinHandle<String>,
+    /// The table of the rows, for messages.
+    rows: String,
     /// Whether a timeout of the database has cut this write short, or the one that it is a part of.
     timed_out: AtomicBool,
     /// What was set last of [`LOCK_WAIT`] and [`LOCK_WAIT_AGAIN`]. Neither in a session that only reads.
@@ -59,8 +62,8 @@ pub(super) struct Base {
 }
 
 impl Base {
-    pub(super) fn new(shown: Arc<str>, client: Client, ended: JoinHandle<String>) -> Base {
-        Base { shown, client, ended, timed_out: AtomicBool::new(false), lock_wait: "" }
+    pub(super) fn new(shown: Arc<str>, client: Client, ended: JoinHandle<String>, rows: &str) -> Base {
+        Base { shown, client, ended, rows: rows.to_owned(), timed_out: AtomicBool::new(false), lock_wait: "" }
     }
 
     /// Begins a write. `is_part`: of the one before.
@@ -140,11 +143,12 @@ impl Base {
 
     /// The same, before it is known at which step.
     pub(super) fn noted(&self, error: tokio_postgres::Error) -> Failure {
+        let is_locked = error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE);
         let failure = Failure::from(error);
         if matches!(failure, Failure::Database(Meaning::TimedOut, _)) {
             self.timed_out.store(true, Relaxed);
         }
-        failure
+        if is_locked { failure.locked(&self.rows) } else { failure }
     }
 }
 
@@ -224,7 +228,7 @@ impl PostgresSession {
             delete: client.prepare(DELETE).await?,
             put_and_delete: client.prepare(&both).await?,
             with_events: None,
-            base: Base::new(shown, client, ended),
+            base: Base::new(shown, client, ended, ROWS),
         })
     }
 

@@ -47,7 +47,7 @@ impl UserTableSession {
             },
             list_expired: client.prepare(list_expired).await?,
             forget_expired: client.prepare(forget_expired).await?,
-            base: Base::new(shown, client, ended),
+            base: Base::new(shown, client, ended, &table.shown),
             table,
             seen: Seen::default(),
         })

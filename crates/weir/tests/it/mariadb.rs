@@ -1,8 +1,8 @@
 //! Batches of writes over MariaDB: one packet with its commit, and what reads see of them meanwhile.
 
-use crate::postgres::{begin_put, check_dropped, check_names, check_too_few, is_given_up};
+use crate::postgres::{begin_put, check_dropped, check_fails, check_names, is_given_up};
 use crate::stores::{ask, block_on, put, value_of, waiting_in_mariadb};
-use crate::support::{Client, Server, mariadb, mariadb_version, mariadb_with};
+use crate::support::{Client, Server, mariadb, mariadb_version, mariadb_with, weir};
 use kv::{Timestamp, Version};
 use mysql_async::prelude::Queryable;
 use store::{self, Found, Kind, Listing, Part};
@@ -62,6 +62,10 @@ fn what_mariadb_refuses_of_a_batch_is_known_not_to_have_happened() {
         ] {
             let late = session.write(&writes).await.unwrap_err();
             assert_eq!(late.kind(), Kind::Rejected, "{late}");
+            assert!(
+                late.to_string().ends_with("a lock, most likely of the table weir_kv or a row in it"),
+                "{late}"
+            );
         }
         somebody.query_drop("COMMIT").await.unwrap();
         assert_eq!(value_of(session.as_mut(), "a").await, Some(b"2".to_vec()));
@@ -302,10 +306,22 @@ fn a_server_over_mariadb_without_all_its_sessions_does_not_start() {
         mariadb.ask(&format!("GRANT ALL ON {name}.* TO app@'{host}'")).unwrap();
     }
     let url = mariadb.url().replace("weir@", "app@");
-    let said = check_too_few(&url, "this server needs up to 6 sessions: ");
+    let said = check_fails(&url, "this server needs up to 6 sessions: ");
     assert!(said.contains("(1226); hint: raise max_user_connections, or lower"), "{said}");
     for host in ["localhost", "127.0.0.1"] {
         mariadb.ask(&format!("ALTER USER app@'{host}' WITH MAX_USER_CONNECTIONS 6")).unwrap();
     }
     assert_eq!(Server::start(&url, &[]).client().put("/kv/a", b"v").status, 201);
+}
+
+/// As PostgreSQL, which waits for the client. The hint was about a synchronous standby, after 15 s.
+#[test]
+fn what_does_not_greet_is_no_mariadb() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("mysql://user@{}/db", silent.local_addr().unwrap());
+    let started = std::time::Instant::now();
+    let failed = weir().args(["serve", "--listen", "127.0.0.1:0", "--store", &url]).output().unwrap();
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(failed.status.code() == Some(1) && started.elapsed().as_secs() < 15, "{said}");
+    assert!(said.contains("hint: MySQL and MariaDB speak at once, so check host and port"), "{said}");
 }

@@ -1,8 +1,9 @@
 //! PostgreSQL while other programs work with its tables, and when it lets nobody wait.
 
-use crate::stores::{acquire_from, block_on};
+use crate::stores::{acquire_from, block_on, put};
 use crate::support::{Answer, Client, PATIENCE, Server, postgres, postgres_with, until, weir};
 use crate::user_table::{acquire, check_refused};
+use kv::Version;
 use lab_run::harness::DatabaseServer;
 use store::{self, Kind, Part};
 use tokio::runtime::Runtime;
@@ -243,13 +244,13 @@ fn a_server_without_all_its_sessions_is_not_ready() {
     let postgres = postgres();
     postgres.ask("CREATE ROLE app LOGIN CONNECTION LIMIT 3; GRANT ALL ON SCHEMA public TO app").unwrap();
     let url = postgres.url().replace("weir@", "app@");
-    let said = check_too_few(&url, "this server needs up to 7 sessions: ");
+    let said = check_fails(&url, "this server needs up to 7 sessions: ");
     assert!(
         said.contains("for role \"app\" (53300); hint: raise the CONNECTION LIMIT of the role, or"),
         "{said}"
     );
     postgres.ask("ALTER ROLE app CONNECTION LIMIT -1; ALTER DATABASE postgres CONNECTION LIMIT 3").unwrap();
-    let said = check_too_few(&url, "this server needs up to 7 sessions: ");
+    let said = check_fails(&url, "this server needs up to 7 sessions: ");
     assert!(said.contains("hint: raise the CONNECTION LIMIT of the database, or"), "{said}");
     postgres.ask("ALTER DATABASE postgres CONNECTION LIMIT -1; ALTER ROLE app CONNECTION LIMIT 7").unwrap();
 
@@ -274,7 +275,7 @@ fn a_server_without_all_its_sessions_is_not_ready() {
 }
 
 /// What a server says that does not start.
-pub(crate) fn check_too_few(url: &str, needs: &str) -> String {
+pub(crate) fn check_fails(url: &str, needs: &str) -> String {
     let failed = weir().args(["serve", "--listen", "127.0.0.1:0", "--store", url]).output().unwrap();
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert_eq!((failed.status.code(), failed.stdout.len()), (Some(1), 0), "{said}");
@@ -303,4 +304,29 @@ fn a_session_of_its_own_is_no_other_server_and_too_few_connections_have_a_remedy
         };
         assert!(error.to_string().contains("(53300); raise its max_connections, or lower"), "{error}");
     });
+}
+
+#[test]
+fn a_read_only_postgres_and_a_locked_row_are_told_with_what_helps() {
+    let postgres = postgres();
+    let read_only = format!("{}?options=-c%20default_transaction_read_only%3Don", postgres.url());
+    check_fails(&read_only, "in a read-only transaction (25006); hint: use a server that takes writes");
+    postgres.ask(TABLE).unwrap();
+    for (parameters, table) in [("", "weir_kv"), ("?table=things&key=name&value=body", "things")] {
+        block_on(async {
+            let store = store::open(&format!("{}{parameters}", postgres.url())).unwrap();
+            let lease = acquire_from(store.as_ref()).await;
+            let mut session = store.connect(lease.epoch).await.unwrap();
+            let version = Version::first_of(lease.epoch).0;
+            session.write(&[put("a", b"old", version)]).await.unwrap();
+            let (other, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.unwrap();
+            tokio::spawn(connection);
+            other.batch_execute(&format!("BEGIN; SELECT * FROM {table} FOR UPDATE")).await.unwrap();
+            let late = session.write(&[put("a", b"new", version + 1)]).await.unwrap_err().to_string();
+            let why = format!(
+                "(55P03): another program holds a lock, most likely of the table {table} or a row in it"
+            );
+            assert!(late.ends_with(&why), "{late}");
+        });
+    }
 }

@@ -230,7 +230,7 @@ fn store_failure(error: &store::Error) -> Error {
     let text = error.to_string();
     match error.kind() {
         Kind::Unavailable if text.starts_with("cannot reach") && !text.contains("; ") => {
-            Error::new(error).hint("start it, or check host and port of --store")
+            Error::new(error).hint("start it, or check host and port of --store; with --standby the server waits for it")
         }
         // PostgreSQL and MySQL: the user may not.
         Kind::Config if ["(42501)", "(1142)"].iter().any(|code| text.contains(code)) => {
