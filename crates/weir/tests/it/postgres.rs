@@ -276,7 +276,8 @@ fn a_server_without_all_its_sessions_is_not_ready() {
 
 /// What a server says that does not start.
 pub(crate) fn check_fails(url: &str, needs: &str) -> String {
-    let failed = weir().args(["serve", "--listen", "127.0.0.1:0", "--store", url]).output().unwrap();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--until-stdin-ends", "--store", url];
+    let failed = weir().args(serve).output().unwrap();
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert_eq!((failed.status.code(), failed.stdout.len()), (Some(1), 0), "{said}");
     assert!(said.contains(needs), "{said}");
