@@ -103,6 +103,11 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     if plan.args.acknowledge_early {
         log::warn!("writes are acknowledged before they are committed; they can be lost");
     }
+    if plan.args.tokens.is_none() && std::env::var_os("WEIR_TOKEN").is_some() {
+        log::warn!(
+            "WEIR_TOKEN is for clients and has no effect here: without --tokens (WEIR_TOKENS) everybody may read and write"
+        );
+    }
     let faults = plan.options.faults.as_ref().map(|faults| faults.base().words()).unwrap_or_default();
     if !faults.is_empty() {
         log::warn!("injected faults: {}", faults.join(", "));
