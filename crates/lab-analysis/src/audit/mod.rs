@@ -435,7 +435,8 @@ fn errors_as_throughput<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     (!found.is_empty()).then(|| (found, clauses.join("; ")))
 }
 
-/// Every row of the sweep is above N, or a percentile is below a lower one, or a disk is busy for over 100 %.
+/// Every row of the sweep is above N, or a percentile is below a lower one, or the mean is too short for a percentile, or a disk is busy
+/// for over 100 %.
 fn impossible<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let above = case.above();
     let more = || format!("{}, more than there were", accounted(&above));
@@ -443,9 +444,21 @@ fn impossible<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     let mut found = above.clone();
     for row in case.rows {
         let (before, at) = (clauses.len(), clients(row.printed.clients));
-        let PublishedRow { p50_ms, p99_ms, disk_util_pct, .. } = &row.printed;
+        let PublishedRow { latency_ms, p50_ms, p99_ms, disk_util_pct, .. } = &row.printed;
         if let Some((p50, p99)) = p50_ms.zip(*p99_ms).filter(|(p50, p99)| p50.low() > p99.high()) {
             clauses.push(format!("at {at} the p50 of {p50} ms is above the p99 of {p99} ms"));
+        }
+        // Of the latencies, none of which is negative, a share of 1 − q is at least the quantile, so the mean is at least that share of it.
+        for (name, percentile, share) in [("p50", p50_ms, 0.5), ("p99", p99_ms, 0.01)] {
+            let Some((mean, of)) = latency_ms.zip(*percentile) else { continue };
+            if mean.high() < share * of.low() {
+                let pct = share * 100.0;
+                clauses.push(format!(
+                    "at {at} the mean of {mean} ms is below {pct:.0} % of the {name} of {of} ms: {pct:.0} % of the latencies \
+                     are at least {of} ms, and none is negative, so the mean is at least {} ms",
+                    share * of.value
+                ));
+            }
         }
         if let Some(busy) = disk_util_pct.filter(|busy| busy.low() > 100.0) {
             clauses.push(format!("at {at} the disk is busy for {busy} % of the time"));

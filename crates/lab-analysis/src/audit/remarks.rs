@@ -37,6 +37,7 @@ pub(super) fn remarks(rows: &[AuditedRow]) -> Vec<String> {
              1 client is too long."
         )
     }));
+    remarks.extend(rows.iter().filter_map(mean_above_p99));
     remarks.extend(USES.iter().filter_map(|of| grows_past_utilization(rows, of)));
     remarks.extend(USES.iter().flat_map(|of| rows.windows(2).filter_map(move |pair| moves_apart(pair, of))));
     let is_several = |row: &AuditedRow| row.printed.server_cpu_pct.is_some_and(|pct| pct.low() > 100.0);
@@ -56,6 +57,20 @@ fn failures(row: &AuditedRow) -> Option<String> {
     };
     let (at, failed) = (clients(row.printed.clients), row.failed_share()? * 100.0);
     Some(format!("At {at} {failed:.0} % of the requests failed: the row tells of failures, too{counted}."))
+}
+
+/// A mean above the p99 is all in the slowest hundredth. Little's law holds as well with throughput for latency.
+fn mean_above_p99(row: &AuditedRow) -> Option<String> {
+    let (mean, p99) = row.printed.latency_ms.zip(row.printed.p99_ms)?;
+    let slowest_ms = 100.0 * mean.low() - 99.0 * p99.high();
+    (mean.low() > p99.high()).then(|| {
+        format!(
+            "At {} the mean of {mean} ms is above the p99 of {p99} ms: the slowest 1 % of the requests took at least \
+             {slowest_ms:.0} ms on average, or the figures are not of one run, or the columns of throughput and latency \
+             are swapped, which Little’s law does not show.",
+            clients(row.printed.clients)
+        )
+    })
 }
 
 /// Throughput, use and clients of a row.

@@ -144,6 +144,24 @@ fn a_row_may_be_impossible_although_it_closes() {
 }
 
 #[test]
+fn a_mean_fits_its_percentiles() {
+    let head = "clients,throughput_rps,latency_ms,p50_ms,p99_ms";
+    let odd = sweep(head, "1,1000,1.00,10,20\n2,2000,1.00,1.9,100\n4,3500,1.14,1.0,200\n8,8,1000,1,2");
+    assert_eq!((odd.off(), causes(&odd)), (0, vec![("impossible row", vec![1, 4])]));
+    for said in [
+        "the mean of 1.00 ms is below 50 % of the p50 of 10 ms",
+        "the mean of 1.14 ms is below 1 % of the p99",
+    ] {
+        assert!(odd.findings[0].reason.contains(said), "{said}: {:?}", odd.findings);
+    }
+    let above = "At 8 clients the mean of 1000 ms is above the p99 of 2 ms: the slowest 1 % of the requests took at least 99702 ms";
+    assert!(odd.remarks.iter().any(|remark| remark.starts_with(above)), "{:?}", odd.remarks);
+    // As far as the printed digits say: 1.004 ms is half of 2.008 ms.
+    let rounded = sweep(head, "1,1000,1.00,2.01,100\n2,2000,1.00,1,1");
+    assert_eq!((rounded.findings, rounded.remarks), (vec![], vec![]));
+}
+
+#[test]
 fn laws_of_bounds_and_utilization_are_remarks() {
     let head = "clients,throughput_rps,latency_ms,server_cpu_pct,disk_util_pct";
     let odd = sweep(
