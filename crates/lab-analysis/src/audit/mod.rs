@@ -4,6 +4,7 @@
 //! measure to be sure. Rules and limits are those of docs/method.md, "Auditing published tables".
 
 mod remarks;
+mod units;
 
 use lab_data::distinct;
 use lab_data::published::{Figure, PublishedRow};
@@ -158,6 +159,24 @@ struct Case<'a> {
 
 /// The causes, in the order in which they are asked.
 pub const CAUSES: &[Cause] = &[
+    Cause {
+        name: "wrong unit",
+        to_be_sure: "Look up in the generator’s manual the units of its figures, and name the columns so: latency_ms, latency_us or latency_s.",
+        explains: true,
+        find: units::wrong_unit,
+    },
+    Cause {
+        name: "minutes read as seconds",
+        to_be_sure: "Divide the number of requests of a run by its seconds: that is the throughput.",
+        explains: true,
+        find: units::minutes,
+    },
+    Cause {
+        name: "throughput of one client",
+        to_be_sure: "Divide the number of requests of all clients by the seconds of the run: that is the throughput.",
+        explains: true,
+        find: units::of_one_client,
+    },
     Cause {
         name: "whole-millisecond samples",
         to_be_sure: "Print some single latencies in microseconds, and the time from one request’s end to the next one’s start.",

@@ -144,6 +144,37 @@ fn a_row_may_be_impossible_although_it_closes() {
 }
 
 #[test]
+fn the_same_factor_in_all_rows_is_a_unit() {
+    let (unit, minutes, client) = ("wrong unit", "minutes read as seconds", "throughput of one client");
+    let ms = "clients,throughput_rps,latency_ms";
+    for (head, rows, cause, off, said) in [
+        // Of 1000 req/s and 1.00 ms, 2000 and 1.05, 3650 and 1.10 at 1, 2 and 4 clients.
+        (ms, "1,1000,0.00100\n2,2000,0.00105\n4,3650,0.00110", unit, vec![1, 2, 4], "in seconds are read"),
+        // Their rounding may hide a third.
+        (ms, "1,100,0.01\n2,100,0.02\n4,1000,0.00", unit, vec![1, 2, 4], "in seconds are read"),
+        (ms, "1,1000,1000\n2,2000,1050\n4,3650,1100", unit, vec![1, 2, 4], "1000·N, as"),
+        ("clients,rps,latency_us", "1,1000,1.00\n2,2000,1.05", unit, vec![1, 2], "or milliseconds as micro"),
+        ("clients,rps,latency_us", "1,1000,0.00100\n2,2000,0.00105", unit, vec![1, 2], "N/1,000,000, as"),
+        ("clients,rps,latency_s", "1,1000,1.00\n2,2000,1.05", unit, vec![1, 2], "milliseconds as seconds"),
+        ("clients,rps,latency_s", "1,1000,1000\n2,2000,1050", unit, vec![1, 2], "1,000,000·N"),
+        // Below a thousand there is no separator of thousands.
+        (ms, "1,950,1.05\n2,1.900,1.05\n4,3.650,1.10", unit, vec![2, 4], "separator of thousands"),
+        (ms, "1,60000,1.00\n2,120000,1.05\n4,219000,1.10", minutes, vec![1, 2, 4], "per minute"),
+        ("clients,rps,latency_s", "1,10,0.00167\n2,20,0.00170", minutes, vec![1, 2], "in minutes"),
+        (ms, "1,1000,1.00\n2,1000,1.00\n4,909,1.10\n8,500,2.00", client, vec![2, 4, 8], "of one client"),
+    ] {
+        let found = sweep(head, rows);
+        assert_eq!(causes(&found), [(cause, off)], "{rows}");
+        assert!(found.findings[0].reason.contains(said), "{said}: {:?}", found.findings);
+    }
+    // One row, or another factor in one of them, shows no unit.
+    assert_eq!(causes(&law("1,1000,1000"))[0].0, "impossible row");
+    assert_eq!(causes(&law("1,1000,1000\n2,2000,2000"))[0].0, "impossible row");
+    assert_eq!(causes(&law("1,1000,1.00\n8,1000,1.00"))[0].0, "something else");
+    assert_eq!(causes(&law("2,1000,1.00\n4,1000,1.00\n8,8000,1.00"))[0].0, "something else");
+}
+
+#[test]
 fn a_mean_fits_its_percentiles() {
     let head = "clients,throughput_rps,latency_ms,p50_ms,p99_ms";
     let odd = sweep(head, "1,1000,1.00,10,20\n2,2000,1.00,1.9,100\n4,3500,1.14,1.0,200\n8,8,1000,1,2");
