@@ -8,11 +8,12 @@ use super::serve::is_ignored;
 use super::usage::{check_commands, of_target};
 use super::{compare, counted, note, read_text, report, say};
 use indicatif::{ProgressBar, ProgressStyle};
-use kv::Error;
 use kv::proto::SecondReport;
 use kv::units::Span;
+use kv::{Error, one_line};
 use lab_analysis::steady::{Goal, long_enough};
 use lab_analysis::{best_level, headroom_is_decided};
+use lab_data::distinct;
 use lab_data::experiment::{Adaptive, Experiment, PublishedSource};
 use lab_data::published::{self, PublishedRow};
 use lab_data::results::{Measured, Results, Selftest, Trial};
@@ -92,8 +93,10 @@ fn share(text: &str) -> Result<f64, Error> {
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let experiment = read(&args)?;
-    let published =
-        args.experiment.as_ref().map_or(Ok(Vec::new()), |file| published_rows(file, &experiment))?;
+    let published = args.experiment.as_ref().map_or(Ok(Vec::new()), |file| {
+        // Of workloads that the flags leave out the table may have rows.
+        published_rows(file, &experiment, args.workloads.is_none())
+    })?;
     let dir = results_dir(args.out.as_deref(), &experiment.name)?;
     // A share of 1 shortens nothing.
     let scale = args.scale.filter(|share| *share < 1.0);
@@ -269,29 +272,51 @@ fn read(args: &Args) -> Result<Experiment, Error> {
     Ok(experiment)
 }
 
-/// The published results that the experiment names. They are read before anything starts, so that a slip costs no run.
-fn published_rows(file: &Path, experiment: &Experiment) -> Result<Vec<PublishedRow>, Error> {
+/// The published results that the experiment names. They are read before anything starts, so that a slip costs no run. Where it `is_whole`,
+/// the experiment has all its workloads, one of which at least must have a row.
+fn published_rows(file: &Path, experiment: &Experiment, is_whole: bool) -> Result<Vec<PublishedRow>, Error> {
     let Some(PublishedSource { file: table, report }) = &experiment.published else { return Ok(Vec::new()) };
     let path = file.parent().unwrap_or(Path::new("")).join(table);
     let shown = path.display();
     let hint = "name a CSV file in published.file, relative to the experiment file";
     let text = read_text(&path, "the published results ", hint)?;
     let table = published::parse(&text).map_err(|why| why.at(format_args!("{shown}")))?;
-    let mut rows = table.rows;
-    rows.retain(|row| row.report == *report);
+    let (all, wanted) = (table.rows, experiment.workloads.iter());
+    let rows: Vec<PublishedRow> = all.iter().filter(|row| row.report == *report).cloned().collect();
     if rows.is_empty() {
-        return Err(Error::input(format_args!("{shown} has no row of report `{report}`"))
-            .hint("write in published.report what stands in the table's column report"));
+        let reports = listed(all.iter().map(|row| &row.report));
+        return Err(Error::input(format_args!("{shown} has no row of report `{report}`")).hint(
+            format_args!("write in published.report what stands in the table's column report: {reports}"),
+        ));
     }
+    let has_row = |name: &String| rows.iter().any(|row| row.workload == *name);
+    let workloads = listed(rows.iter().map(|row| &row.workload));
     // A workload whose name the table does not have is no slip: it may be new. One that names another is.
-    let mut named = experiment.workloads.iter().filter_map(|workload| workload.published.as_ref());
-    match named.find(|name| rows.iter().all(|row| row.workload != **name)) {
-        Some(name) => {
-            Err(Error::input(format_args!("{shown} has no workload `{name}` of report `{report}`"))
-                .hint("write in workload.published what stands in the table's column workload"))
-        }
-        None => Ok(rows),
+    let mut named = wanted.clone().filter_map(|workload| workload.published.as_ref());
+    if let Some(name) = named.find(|name| !has_row(name)) {
+        return Err(Error::input(format_args!("{shown} has no workload `{name}` of report `{report}`"))
+            .hint(format_args!(
+                "write in workload.published what stands in the table's column workload: {workloads}"
+            )));
     }
+    // A table of which nothing is used is a slip, too.
+    if is_whole && !wanted.clone().any(|of| has_row(of.published.as_ref().unwrap_or(&of.name))) {
+        let own = listed(wanted.map(|workload| &workload.name));
+        let what = format!(
+            "{shown} has no row of a workload of the experiment: the experiment has {own}, the rows {workloads}"
+        );
+        return Err(Error::input(what).hint(
+            "write the same name in the table's column workload, or the table's name in workload.published",
+        ));
+    }
+    Ok(rows)
+}
+
+/// Each name once: `` `put_all`, `get_all` ``.
+fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names = distinct(names.filter(|name| !name.is_empty()));
+    let names = names.into_iter().map(|name| format!("`{}`", one_line(name)));
+    names.reduce(|all, name| format!("{all}, {name}")).unwrap_or_else(|| "none".to_owned())
 }
 
 /// Makes the results directory; an earlier run's is never written to.

@@ -177,7 +177,8 @@ fn printed_rows_are_read_beside_the_experiment_and_kept_with_the_results() {
     let table = "report,workload,clients,throughput_rps,latency_ms\n007,put,1,800,1.25\n008,put,1,8,1\n";
     fs::write(dir.path().join("table.csv"), table).unwrap();
     let source = "[published]\nfile = \"table.csv\"\nreport = \"007\"\n[target]";
-    let named = SIMULATED.replace("[target]\n", &format!("{source}\n")) + "published = \"put\"\n";
+    let workloads = "published = \"put\"\n[[workload]]\nname = \"other\"\n";
+    let named = SIMULATED.replace("[target]\n", &format!("{source}\n")) + workloads;
     let (output, out) = lab(dir.path(), &named, &["--levels", "1,2", "--repetitions", "1"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let kept = results(&out).published;
@@ -186,7 +187,9 @@ fn printed_rows_are_read_beside_the_experiment_and_kept_with_the_results() {
     for (from, to, complaint) in [
         ("table.csv", "tables.csv", "cannot read the published results"),
         ("\"007\"", "\"7\"", "has no row of report `7`; hint: "),
+        ("report = \"007\"\n", "", "in the table's column report: `007`, `008`"),
         ("published = \"put\"", "published = \"get\"", "has no workload `get` of report `007`; hint: "),
+        ("published = \"put\"", "", "the experiment has `mixed`, `other`, the rows `put`; hint: "),
     ] {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("table.csv"), table).unwrap();
@@ -195,6 +198,11 @@ fn printed_rows_are_read_beside_the_experiment_and_kept_with_the_results() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(complaint) && said.trim_end().lines().count() == 1 && !out.exists(), "{said}");
     }
+    // The table may have rows for what the flags leave out.
+    fs::remove_dir_all(&out).unwrap();
+    let (output, out) = lab(dir.path(), &named, &["--workloads", "other", "--levels", "1"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(results(&out).published.len(), 1);
 }
 
 /// An experiment on a server that runs already.
