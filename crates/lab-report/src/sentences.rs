@@ -61,8 +61,11 @@ pub(super) fn busy(of: &[Evidence]) -> String {
             waits(*sessions, *places as u32, if *pooled { "pool session" } else { "client" })
         }
         None if let Some(blocked) = &of.blocked => match of.limit {
-            Some(Limit::OneThread | Limit::Pauses | Limit::ServerCpu) => {
-                format!("{} busy", percent(of.utilization, 0))
+            Some(Limit::OneThread | Limit::Pauses) => format!("{} busy", percent(of.utilization, 0)),
+            Some(Limit::ServerCpu) => {
+                let wanted =
+                    blocked.count.map_or_else(String::new, |n| format!(", {n:.1} threads want a core"));
+                format!("{} busy{wanted}", percent(of.utilization, 0))
             }
             _ => blocked_in_short(blocked),
         },

@@ -199,7 +199,8 @@ impl Sweep<'_> {
             kind: ResourceKind::Indication,
             utilization: match limit {
                 Some(Limit::OneThread) => self.high.busiest_thread,
-                Some(Limit::ServerCpu) => self.high.computing.min(1.0),
+                // How many threads want it is its count.
+                Some(Limit::ServerCpu) => self.processor,
                 Some(Limit::Pauses) => self.high.collector.max(self.silent()),
                 _ => 0.0,
             },

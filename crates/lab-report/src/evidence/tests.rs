@@ -223,6 +223,40 @@ fn of_what_has_places_a_request_holds_its_place_half_as_long() {
     }
 }
 
+/// Threads that wait for a core are not the use of the processor.
+#[test]
+fn a_processor_that_threads_want_is_as_busy_as_it_was() {
+    let (results, mut findings) = proven();
+    let bottleneck = &mut findings.workloads[0].bottleneck;
+    let blocked = Blocked {
+        grade: Grade::Suspected,
+        seen: "threads compute or wait for a core",
+        count: Some(2.3),
+        clients: 32,
+        at_once: None,
+        in_threads: false,
+        served: None,
+        may_read: true,
+        thread: None,
+    };
+    let named = Evidence {
+        resource: "server CPU".into(),
+        limit: Some(Limit::ServerCpu),
+        utilization: 0.64,
+        ..Evidence::default()
+    };
+    (bottleneck.grade, bottleneck.because) = (Grade::Suspected, vec![Reason::Blocked(blocked.clone())]);
+    bottleneck.named = vec![Evidence { blocked: Some(blocked), ..named }];
+    let page = text(&rendered(&results, &findings), "report.md");
+    check(
+        &page,
+        &[
+            "server CPU, 64 % busy, 2.3 threads want a core (suspected)",
+            "At 32 clients threads compute or wait for a core: 2.3.",
+        ],
+    );
+}
+
 /// What clients wait for is not named without a level of one client; the report says what to do.
 #[test]
 fn where_a_lock_may_be_a_pool_a_level_of_one_client_is_asked_for() {

@@ -193,6 +193,19 @@ fn threads_that_compute_together_are_not_one_thread() {
     assert_eq!(named(1.2, 0.67), (Grade::Supported, "one thread".to_owned()));
 }
 
+/// A processor that 30 threads wanted was called 100 % busy where it was 67 %.
+#[test]
+fn how_many_threads_want_a_core_is_not_how_busy_it_is() {
+    let levels: [Level; 3] = [(1, 600.0, 1.5, &[]), (16, 640.0, 24.0, &[]), (32, 650.0, 48.0, &[])];
+    let mut all = results(&levels, 1.0, 0.67);
+    for trial in &mut all.trials {
+        trial.closed.gauges.insert("outside.computing".into(), 30.0);
+    }
+    let named = findings(&all).workloads[0].bottleneck.named.remove(0);
+    assert_eq!(named.blocked.and_then(|of| of.count), Some(30.0));
+    assert!((named.utilization - 0.67).abs() < 1e-9, "{}", named.utilization);
+}
+
 #[test]
 fn one_client_waits_for_nobody_whatever_is_seen_of_it() {
     let results = results(&[(1, 163.0, 6.1, &[("sleep", 0.8)])], 0.1, 0.05);
