@@ -156,8 +156,11 @@ const COLUMNS: &[Column] = &[
 /// Columns that hold no numbers.
 const TEXTS: &[&str] = &["report", "system", "workload", "note"];
 
+/// Columns of mean latencies.
+const LATENCIES: &[&str] = &["latency_ms", "latency_us", "latency_s"];
+
 /// Columns without which there is nothing to say; where several stand together, exactly one of them.
-const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], &["latency_ms", "latency_us", "latency_s"]];
+const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], LATENCIES];
 
 /// Reads a table: CSV (RFC 4180), or with semicolons or tabs, with the names of the columns first. Lines that begin with `#`, and empty
 /// ones, are skipped. The error is one line: line, column, what is wrong, what to do.
@@ -195,8 +198,7 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
     }
     let columns: Vec<Option<&Column>> =
         head.iter().map(|name| COLUMNS.iter().find(|(known, _)| known == name)).collect();
-    let units: Vec<&str> =
-        names_there.iter().zip(&head).map(|(there, known)| time_unit(there, known)).collect();
+    let units = time_units(&names_there, &head, names);
     let is_number =
         |at: &usize| columns.get(*at).copied().flatten().is_some_and(|(name, _)| !TEXTS.contains(name));
     let numbers = records.iter().flat_map(|(_, cells)| cells.iter().enumerate());
@@ -211,12 +213,17 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
         for ((cell, column), unit) in cells.iter().zip(&columns).zip(&units) {
             let (Some((name, read)), cell) = (column, one_line(cell)) else { continue };
             let cell = if TEXTS.contains(name) { cell } else { plain_number(&cell, is_comma) };
-            let cell = if Figure::parse(&cell).is_some() { cell + unit } else { cell };
+            let at = |why: Error| why.at(format!("line {line}, column {name}"));
+            let is_plain = Figure::parse(&cell).is_some();
+            let hint = format!(
+                "write it in the head, as in latency_ms, latency_us or latency_s, or behind the number, as in 4.38ms; or say \
+                 --columns '{name}=NAME'"
+            );
+            ensure(!is_plain || unit.is_some(), format!("`{cell}` has no unit"), hint).map_err(at)?;
+            let cell = if is_plain { cell + unit.unwrap_or_default() } else { cell };
             if !cell.is_empty() {
                 let wrong = |hint| Error::input(format!("`{cell}` does not fit")).hint(hint);
-                read(&mut row, &cell)
-                    .map_err(wrong)
-                    .map_err(|why| why.at(format!("line {line}, column {name}")))?;
+                read(&mut row, &cell).map_err(wrong).map_err(at)?;
             }
         }
         rows.push(row);
@@ -243,8 +250,9 @@ const OTHER_NAMES: &[(&str, &[&str])] = &[
     ("latency_ms", &["mean_ms", "latency_mean_ms", "mean_latency_ms"]),
     ("latency_us", &["mean_us", "latency_mean_us", "mean_latency_us"]),
     ("latency_s", &["mean_s", "latency_mean_s", "mean_latency_s"]),
-    ("p50_ms", &["median_ms", "latency_p50_ms"]),
-    ("p99_ms", &["latency_p99_ms"]),
+    ("latency_ms", &["latency", "mean", "mean_latency", "latency_mean"]),
+    ("p50_ms", &["median_ms", "latency_p50_ms", "p50", "median", "latency_p50"]),
+    ("p99_ms", &["latency_p99_ms", "p99", "latency_p99"]),
     ("workload", &["name", "scenario", "endpoint"]),
 ];
 
@@ -262,11 +270,18 @@ fn plain_name(name: &str) -> String {
     words.collect::<Vec<_>>().join("_")
 }
 
-/// The unit of the times in a column: that in the name it has in the table, or that of its name here; none of a column without times.
-fn time_unit(there: &str, known: &str) -> &'static str {
+/// The unit of each column's times: that in the name it has in the table, or of the name that `names` gives it; else that of the mean
+/// latency, where that has one. `None` where nothing says it; empty of a column without times.
+fn time_units(there: &[String], known: &[String], names: &[(String, String)]) -> Vec<Option<&'static str>> {
     let of =
         |name: &str| ["ms", "us", "ns", "s"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")));
-    of(known).map_or("", |unit| of(&plain_name(there)).unwrap_or(unit))
+    let own = |(there, known): (&String, &String)| {
+        let is_given = names.iter().any(|(ours, _)| ours == known);
+        of(known).map_or(Some(""), |unit| of(&plain_name(there)).or_else(|| is_given.then_some(unit)))
+    };
+    let units: Vec<_> = there.iter().zip(known).map(own).collect();
+    let latency = known.iter().position(|name| LATENCIES.contains(&name.as_str())).and_then(|at| units[at]);
+    units.into_iter().map(|unit| unit.or(latency)).collect()
 }
 
 /// The head of a table with the names that are known here: those that `names` gives to columns, then other names of the same.
@@ -445,6 +460,35 @@ mod tests {
     }
 
     #[test]
+    fn a_time_without_a_unit_has_that_of_the_latency() {
+        let times = |text: &str, names: &[(&str, &str)]| {
+            let names: Vec<_> = names.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+            let row = table(text, &names, false).map_err(|error| error.to_string())?.rows.remove(0);
+            Ok([row.latency_ms, row.p50_ms, row.p99_ms].map(|of| of.map(|of| of.value)))
+        };
+        for (text, names, [mean, p50, p99]) in [
+            ("clients,throughput_rps,latency_ms,p50,p99\n1,1,5,4,9\n", &[][..], [5.0, 4.0, 9.0]),
+            ("Clients,Throughput,Latency (us),Median,P99\n1,1,5,4,9\n", &[], [0.005, 0.004, 0.009]),
+            ("clients,rps,latency_s,p50,p99_ms\n1,1,0.005,0.004,9\n", &[], [5.0, 4.0, 9.0]),
+            ("Clients,Throughput,Latency,p50,p99\n1,1,4.38ms,900us,0.02s\n", &[], [4.38, 0.9, 20.0]),
+            ("clients,rps,R,p50,p99\n1,1,5,4,9\n", &[("latency_us", "R")], [0.005, 0.004, 0.009]),
+            ("clients,rps,latency,p50,p99\n1,1,5,4,9\n", &[("latency_ms", "latency")], [5.0, 4.0, 9.0]),
+            // A name with a unit goes first.
+            ("clients,rps,latency,mean_us,p50,p99\n1,1,7,5,4,9\n", &[], [0.005, 0.004, 0.009]),
+        ] {
+            assert_eq!(times(text, names), Ok([Some(mean), Some(p50), Some(p99)]), "{text}");
+        }
+        for (text, at) in [
+            ("Clients,Throughput,Latency\n1,1,4.38\n", "line 2, column latency_ms: `4.38`"),
+            ("clients,rps,latency,p99\n1,1,4.38ms,9\n", "line 2, column p99_ms: `9`"),
+        ] {
+            let error: String = times(text, &[]).unwrap_err();
+            let said = format!("{at} has no unit; hint: write it in the head, as in latency_ms");
+            assert!(error.starts_with(&said), "{error}");
+        }
+    }
+
+    #[test]
     fn a_column_has_the_names_that_other_tables_give_it() {
         for (column, names) in [
             ("clients", "connections conns concurrency users vus virtual_users"),
@@ -456,8 +500,9 @@ mod tests {
             ("latency_ms", "Latency(ms)"),
             ("latency_s", "Latency_seconds mean_s"),
             ("latency_us", "Latency(µs) mean_us avg_us mean_latency_us avg_latency_us"),
-            ("p50_ms", "median_ms latency_p50_ms"),
-            ("p99_ms", "latency_p99_ms"),
+            ("latency_ms", "Latency mean Average avg_latency latency_mean"),
+            ("p50_ms", "median_ms latency_p50_ms p50 P50 median latency_p50 P50(ms)"),
+            ("p99_ms", "latency_p99_ms p99 latency_p99"),
             ("workload", "name scenario endpoint"),
         ] {
             for name in names.split(' ') {

@@ -93,7 +93,7 @@ fn what_newcomers_type_wrong_is_one_line_with_what_to_do() {
         (vec!["compare", "a", "b", "--fail-if-slower", "x%"], 2, "`x%` is no share", "as in 5% or 0.05"),
         (vec!["compare", "a", "b", "--margin", "5"], 2, "unexpected argument '--margin'", "similar argument"),
         (vec!["audit", "nofile"], 2, "cannot read the table nofile", "name a CSV file"),
-        (vec!["audit", "units.csv"], 2, "no column latency_ms", "--columns 'latency_ms=NAME'"),
+        (vec!["audit", "units.csv"], 2, "column latency_ms: `3` has no unit", "--columns 'latency_ms=NAME'"),
         (vec!["audit", "units.csv", "--columns", "latency_ms=Mean"], 2, "no column `Mean`", "it has:"),
         (vec!["audit", "units.csv", "--columns", "speed=rps"], 2, "no `speed`", "expected one of: report"),
         (vec!["audit", "units.csv", "--columns", "rps"], 2, "NAME=COLUMN", "as in clients=Users"),
