@@ -211,7 +211,14 @@ mod tests {
         };
         let files = [("name.txt".to_owned(), "{port} {port:other} {cores} {dir}\n".to_owned())].into();
         let processes = processes.iter().map(process).collect();
-        Commands { ready: "/".into(), files, fresh: Fresh::Repetition, quota: Quota::default(), processes }
+        Commands {
+            ready: "/".into(),
+            tls: false,
+            files,
+            fresh: Fresh::Repetition,
+            quota: Quota::default(),
+            processes,
+        }
     }
 
     /// What `processes` complain of when started.
