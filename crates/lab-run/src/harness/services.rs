@@ -69,9 +69,7 @@ impl Services {
             services.running.push(Process::guarded(&mut command, cores, &log, Signal::TERM, dir)?);
         }
         let Services { running, url, .. } = &mut services;
-        // Not that it fails: who is started first may serve before what stands behind it does.
-        let is_ready = || answers(url, &commands.ready, |status| status < 500);
-        wait_ready(running, TIMEOUT, &options.stop, is_ready)?;
+        wait_ready(running, TIMEOUT, &options.stop, || is_ready(url, &commands.ready))?;
         let port = &values.0[LOADED];
         let roots: Vec<u32> = running.iter().map(Process::pid).collect();
         if port.parse().is_ok_and(|port| listens_elsewhere(&roots, port)) {
@@ -83,6 +81,16 @@ impl Services {
         running.iter().try_for_each(disk::verify)?;
         Ok(services)
     }
+}
+
+/// Whether a service serves; else what was asked, what came, and what would do.
+fn is_ready(url: &str, path: &str) -> Result<(), String> {
+    // Not that it fails: who is started first may serve before what stands behind it does.
+    answers(url, path, |status| status < 500).map_err(|why| {
+        format!(
+            "GET {path}: {why}; any status below 500 would do, and an experiment file can name another path with ready = \"/PATH\""
+        )
+    })
 }
 
 impl Drop for Services {
@@ -202,6 +210,9 @@ fn find(name: &str) -> Result<PathBuf, Error> {
 mod tests {
     use super::*;
     use lab_data::experiment::{Fresh, Process as Service, Quota};
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::thread;
 
     fn commands(processes: &[(&str, &[&str])]) -> Commands {
         let process = |(part, words): &(&str, &[&str])| Service {
@@ -234,6 +245,25 @@ mod tests {
         assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".log")), "{left:?}");
         assert!(!why.contains('\n'), "{why}");
         why
+    }
+
+    #[test]
+    fn what_is_not_ready_is_named_with_what_was_asked() {
+        let asked = |status: &'static str| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let server = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.write_all(format!("HTTP/1.1 {status}\r\n\r\n").as_bytes()).unwrap();
+                stream
+            });
+            let ready = is_ready(&url, "/orders");
+            server.join().unwrap();
+            ready
+        };
+        assert_eq!(asked("404 Not Found"), Ok(()));
+        let said = asked("500 Internal Server Error").unwrap_err();
+        assert!(said.starts_with("GET /orders: it answered 500; any status below 500 would do"), "{said}");
     }
 
     #[test]
