@@ -103,10 +103,14 @@ fn capacity(comparison: &Comparison, of: &CapacityRatio, other: usize) -> String
     let said = conclusion(comparison, other, &of.ratio);
     let p = of.p_holm.map_or_else(String::new, |p| format!(", p {}", p_value(p)));
     let is_sequential = of.ratio.quotient.is_some_and(|quotient| quotient.method == Method::Sequential);
-    let remark = match of.ratio.conclusion == NoInterval {
-        true if is_sequential => ": at least five pairs are needed",
-        true => ": each side needs at least two repetitions",
-        false => "",
+    let interval = of.ratio.quotient.and_then(|quotient| quotient.interval);
+    let remark = match of.ratio.conclusion {
+        NoInterval if is_sequential => ": at least five pairs are needed",
+        NoInterval => ": each side needs at least two repetitions",
+        NotShown if interval.is_some_and(|(low, high)| low > 1.0 || high < 1.0) => {
+            " (p is corrected for the number of these sentences; the interval and the verdicts at single levels are not)"
+        }
+        _ => "",
     };
     format!("{} {}, {said}{p}{remark}", at.as_deref().unwrap_or("capacity"), ratio(&of.ratio))
 }
@@ -174,7 +178,7 @@ pub(super) fn reading(comparison: &Comparison) -> Vec<String> {
 
 const READING: &[&str] = &[
     "The sentences at the top compare capacities: the mean over the levels of the plateau, or goodput at the highest level \
-     that both have. p is corrected by Holm’s method for the number of these sentences; below 0.05 there is a difference.",
+     that both have. p is corrected by Holm’s method for the number of these sentences; below 0.05 there is a difference. The intervals are not corrected.",
     "CPU is the processor time of the target’s processes divided by all requests, failed ones included. The generator and kernel work \
      outside these processes are not counted. Latency is that of all attempts, median over repetitions.",
     "A ratio in square brackets is not comparable. Where the generator was the limit, goodput is a lower bound, and latency \

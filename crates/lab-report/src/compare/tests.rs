@@ -42,6 +42,18 @@ fn the_headline_says_who_has_more_of_what_at_how_many_levels() {
     }
 }
 
+/// An interval without 1 stood beside "no difference shown", as only p was corrected for the number of ratios.
+#[test]
+fn why_an_interval_without_1_shows_no_difference_is_said() {
+    let mut comparison = of(&results());
+    let said = "(p is corrected for the number of these sentences; the interval ";
+    assert!(!headline(&comparison).contains(said));
+    let nginx = comparison.workloads[0].capacities[1].as_mut().unwrap();
+    (nginx.p_holm, nginx.ratio.conclusion) = (Some(0.079), compare::Conclusion::NotShown);
+    let lines = headline(&comparison);
+    assert!(lines.contains(&format!(", no difference shown, p 0.079 {said}")), "{lines}");
+}
+
 #[test]
 fn what_was_not_planned_on_both_has_no_line_in_the_headline() {
     let mut all = results();
