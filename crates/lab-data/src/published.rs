@@ -144,12 +144,15 @@ const COLUMNS: &[Column] = &[
     ("p50_ms", |row, cell| number(&mut row.p50_ms, cell)),
     ("p99_ms", |row, cell| number(&mut row.p99_ms, cell)),
     ("success_share", |row, cell| {
-        number(&mut row.success_share, cell)?;
+        number(&mut row.success_share, without_percent(cell))?;
+        // Two places to the left where it is in per cent.
+        let places = if cell.ends_with('%') { -2 } else { 0 };
+        row.success_share = row.success_share.map(|share| share.shifted(places));
         let share = row.success_share.is_some_and(|share| share.value <= 1.0);
-        share.then_some(()).ok_or("write a share from 0 to 1, as in 0.98")
+        share.then_some(()).ok_or("write a share from 0 to 1, as in 0.98, or as in 98%")
     }),
-    ("server_cpu_pct", |row, cell| number(&mut row.server_cpu_pct, cell)),
-    ("disk_util_pct", |row, cell| number(&mut row.disk_util_pct, cell)),
+    ("server_cpu_pct", |row, cell| number(&mut row.server_cpu_pct, without_percent(cell))),
+    ("disk_util_pct", |row, cell| number(&mut row.disk_util_pct, without_percent(cell))),
     ("note", |row, cell| text(&mut row.note, cell)),
 ];
 
@@ -162,15 +165,17 @@ const LATENCIES: &[&str] = &["latency_ms", "latency_us", "latency_s"];
 /// Columns without which there is nothing to say; where several stand together, exactly one of them.
 const REQUIRED: &[&[&str]] = &[&["clients"], &["throughput_rps"], LATENCIES];
 
-/// Reads a table: CSV (RFC 4180), or with semicolons or tabs, with the names of the columns first. Lines that begin with `#`, and empty
-/// ones, are skipped. The error is one line: line, column, what is wrong, what to do.
+/// Reads a table: CSV (RFC 4180), or with semicolons or tabs, with the names of the columns first, or the first one of a text in Markdown.
+/// Lines that begin with `#`, and empty ones, are skipped. The error is one line: line, column, what is wrong, what to do.
 pub fn parse(text: &str) -> Result<Table, Error> {
     table(text, &[], false)
 }
 
 /// The same, of which `names` are pairs of a column here and its name there, and the clients may be known otherwise.
 pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool) -> Result<Table, Error> {
-    let mut records = records(text)?.into_iter();
+    let markdown = markdown(text);
+    let between_semicolons = markdown.is_none() && delimiter(text) == b';';
+    let mut records = markdown.map_or_else(|| records(text), Ok)?.into_iter();
     let empty = || Error::input("there is no row in it").hint("write the names of the columns first");
     let (head_line, head) = records.next().ok_or_else(empty)?;
     let at = |line: usize| move |why: Error| why.at(format!("line {line}"));
@@ -180,6 +185,12 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
         "its column little_residual_ratio says by how much each deviates, with time between requests counted";
     let is_own = head.iter().any(|name| name == "little_residual_ratio");
     ensure(!is_own, "this is results.csv of weir, whose rows weir has checked", hint)?;
+    let is_known = |name: &String| COLUMNS.iter().any(|(known, _)| known == name);
+    let is_number = |cell: &String| with_unit(&plain_number(cell.trim(), false), "").is_some();
+    let is_data = names_there.iter().any(is_number) && !head.iter().any(is_known);
+    let hint = "write the names of the columns before it, as in clients,throughput_rps,latency_ms";
+    ensure(!is_data, "it looks like data: it has numbers and no names of columns", hint)
+        .map_err(at(head_line))?;
     let records: Vec<(usize, Vec<String>)> = records.collect();
     let mut seen = BTreeSet::new();
     for name in &head {
@@ -203,7 +214,7 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
         |at: &usize| columns.get(*at).copied().flatten().is_some_and(|(name, _)| !TEXTS.contains(name));
     let numbers = records.iter().flat_map(|(_, cells)| cells.iter().enumerate());
     let numbers: Vec<&str> = numbers.filter(|(at, _)| is_number(at)).map(|(_, cell)| cell.trim()).collect();
-    let is_comma = has_decimal_commas(&numbers, delimiter(text) == b';');
+    let is_comma = has_decimal_commas(&numbers, between_semicolons);
     let mut rows = Vec::new();
     for (line, cells) in records {
         let what = format!("it has {} cells and the head has {}", cells.len(), head.len());
@@ -235,6 +246,10 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
 fn text(field: &mut String, cell: &str) -> Result<(), &'static str> {
     cell.clone_into(field);
     Ok(())
+}
+
+fn without_percent(cell: &str) -> &str {
+    cell.strip_suffix('%').map_or(cell, str::trim_end)
 }
 
 fn number(field: &mut Option<Figure>, cell: &str) -> Result<(), &'static str> {
@@ -362,6 +377,22 @@ fn has_decimal_commas(cells: &[&str], between_semicolons: bool) -> bool {
         || between_semicolons && !cells.iter().any(|cell| is_other(cell))
 }
 
+/// The rows of the first table in a text in Markdown with the line of each; `None` where there is no table.
+fn markdown(text: &str) -> Option<Vec<(usize, Vec<String>)>> {
+    let row = |(i, line): (usize, &str)| {
+        let cells = line.trim().strip_prefix('|')?;
+        let cells = cells.strip_suffix('|').unwrap_or(cells).split('|');
+        Some((i + 1, cells.map(|cell| cell.trim().to_owned()).collect()))
+    };
+    let lines = text.lines().enumerate().map(row);
+    let mut table: Vec<(usize, Vec<String>)> =
+        lines.skip_while(Option::is_none).map_while(|row| row).collect();
+    let is_dashes = |cell: &String| cell.contains('-') && cell.chars().all(|of| "-:".contains(of));
+    let has_dashes = table.get(1).is_some_and(|(_, cells)| cells.iter().all(is_dashes));
+    has_dashes.then(|| table.remove(1))?;
+    Some(table)
+}
+
 /// The records of a CSV text with the line each begins in.
 fn records(text: &str) -> Result<Vec<(usize, Vec<String>)>, Error> {
     let text = text.trim_start_matches('\u{feff}');
@@ -460,6 +491,25 @@ mod tests {
     }
 
     #[test]
+    fn a_table_in_markdown_is_read() {
+        let csv = parse("clients,rps,p99_ms,latency_ms,note\n1,1000,,1,a\n2,\"2,000\",3,2,\n").unwrap();
+        for text in [
+            "| clients | rps | p99_ms | latency_ms | note |\n|---|--:|:-:|:--|-|\n| 1 | 1000 | | 1 | a |\n| 2 | 2,000 | 3 | 2 | |\n",
+            "# Results\n\nFast; they are.\n\n|clients|rps|p99_ms|latency_ms|note|\r\n|-|-|-|-|-|\r\n|1|1000||1|a|\r\n|2|2,000|3|2||\r\n\nThe end.\n\n| a |\n|---|\n",
+        ] {
+            assert_eq!(parse(text).unwrap(), csv, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_may_be_in_per_cent() {
+        let head = "clients,rps,latency_ms,success_share,server_cpu_pct,disk_util_pct";
+        let row = parse(&format!("{head}\n1,1000,1,99.5%,48 %,90\n")).unwrap().rows.remove(0);
+        assert_eq!(row.success_share, Figure::parse("0.995"));
+        assert_eq!((row.server_cpu_pct, row.disk_util_pct), (Figure::parse("48"), Figure::parse("90")));
+    }
+
+    #[test]
     fn a_time_without_a_unit_has_that_of_the_latency() {
         let times = |text: &str, names: &[(&str, &str)]| {
             let names: Vec<_> = names.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
@@ -516,6 +566,14 @@ mod tests {
         let head = "clients,throughput_rps,latency_ms,success_share\n";
         for (csv, complaint) in [
             (String::new(), "there is no row in it; hint: write"),
+            (
+                "\n1,1000,1.00ms\n2,2000,1.05ms\n".into(),
+                "line 2: it looks like data: it has numbers and no names of columns; hint: write the names",
+            ),
+            (
+                "| clients | rps | latency_ms |\n|--|--|--|\n| 1 | 2 |\n".into(),
+                "line 3: it has 2 cells and the head has 3",
+            ),
             ("clients,latency_ms\n".into(), "line 1: there is no column throughput_rps; hint: name"),
             (
                 "clients,throughput_rps\n".into(),
@@ -534,6 +592,10 @@ mod tests {
             (
                 format!("{head}1,2,fast,\n"),
                 "line 2, column latency_ms: `fast` does not fit; hint: write a plain",
+            ),
+            (
+                format!("{head}1,2,3,100.1%\n"),
+                "line 2, column success_share: `100.1%` does not fit; hint: write a share",
             ),
             (
                 format!("{head}1,2,3,76\n"),

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Check a published table of clients, throughput and latency by Little’s law.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// CSV files with the columns clients, throughput_rps and latency_ms, or outputs of wrk, k6 or oha
+    /// Tables in CSV or Markdown with the columns clients, throughput_rps and latency_ms, or outputs of wrk, k6 or oha
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Names of these columns if they are others, as in clients=Users,throughput_rps=Req/s
