@@ -23,7 +23,7 @@ pub(crate) fn served(database: &DatabaseServer, columns: &str, flags: &[&str]) -
     Server::start(&url_of(database, "settings"), flags)
 }
 
-fn etag(answer: &Answer) -> String {
+pub(crate) fn etag(answer: &Answer) -> String {
     answer.header("etag").unwrap_or_else(|| panic!("{answer:?}")).to_owned()
 }
 
@@ -119,25 +119,6 @@ fn what_other_programs_write_is_seen_at_once_and_decides_conditions() {
     database.ask("INSERT INTO settings VALUES ('a', '7')").unwrap();
     assert_eq!(put_if(&mut client, "/kv/a", ("If-None-Match", "*"), b"8"), 412);
     assert_eq!(client.get("/kv/a").text(), "7");
-}
-
-/// Without the flag it is not seen, but a condition is decided by it: who then reads anew must get it, or would never succeed.
-#[test]
-fn a_condition_that_failed_shows_what_another_program_wrote() {
-    let database = postgres();
-    let server = served(&database, "name varchar(20) PRIMARY KEY, body text NOT NULL", &[]);
-    let mut client = server.client();
-    client.put("/kv/a", b"5");
-    let tag = etag(&client.get("/kv/a"));
-    database.ask("UPDATE settings SET body = '6'").unwrap();
-    assert_eq!(client.get("/kv/a").text(), "5", "cached");
-    assert_eq!(put_if(&mut client, "/kv/a", ("If-Match", &tag), b"7"), 412);
-    let theirs = client.get("/kv/a");
-    assert_eq!(theirs.text(), "6");
-    assert_eq!(put_if(&mut client, "/kv/a", ("If-Match", &etag(&theirs)), b"7"), 204);
-    database.ask("DELETE FROM settings").unwrap();
-    assert_eq!(put_if(&mut client, "/kv/a", ("If-Match", "*"), b"8"), 412);
-    assert_eq!(client.get("/kv/a").status, 404);
 }
 
 /// Both add to one number, each by its own means: none of the additions is lost.

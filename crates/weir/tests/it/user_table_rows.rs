@@ -1,6 +1,6 @@
 //! Tables that others made: which row a write makes, and which one it replaces.
 
-use super::user_table::{acquire, check_refused, put_if, served, url_of};
+use super::user_table::{acquire, check_refused, etag, put_if, served, url_of};
 use crate::postgres::WAITING;
 use crate::support::{PATIENCE, Server, mariadb, postgres, until, weir};
 use kv::{Change, Key, Row, Version, Write};
@@ -243,4 +243,23 @@ fn a_session_refuses_a_key_that_the_table_has_under_another_name() {
         });
         assert_eq!(database.ask("SELECT body FROM numbers").unwrap(), [["seven"]]);
     }
+}
+
+/// Without the flag it is not seen, but a condition is decided by it: who then reads anew must get it, or would never succeed.
+#[test]
+fn a_condition_that_failed_shows_what_another_program_wrote() {
+    let database = postgres();
+    let server = served(&database, "name varchar(20) PRIMARY KEY, body text NOT NULL", &[]);
+    let mut client = server.client();
+    client.put("/kv/a", b"5");
+    let tag = etag(&client.get("/kv/a"));
+    database.ask("UPDATE settings SET body = '6'").unwrap();
+    assert_eq!(client.get("/kv/a").text(), "5", "cached");
+    assert_eq!(put_if(&mut client, "/kv/a", ("If-Match", &tag), b"7"), 412);
+    let theirs = client.get("/kv/a");
+    assert_eq!(theirs.text(), "6");
+    assert_eq!(put_if(&mut client, "/kv/a", ("If-Match", &etag(&theirs)), b"7"), 204);
+    database.ask("DELETE FROM settings").unwrap();
+    assert_eq!(put_if(&mut client, "/kv/a", ("If-Match", "*"), b"8"), 412);
+    assert_eq!(client.get("/kv/a").status, 404);
 }
