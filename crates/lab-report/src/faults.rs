@@ -44,6 +44,10 @@ fn judged(runs: &[Run]) -> String {
         (0, open) => format!("no violation of linearizability found, {} not decided", keys(open)),
         (violated, _) => format!("linearizability is violated on {}", keys(violated)),
     };
+    let verdict = match sum(|of| of.unread) {
+        0 => verdict,
+        unread => format!("{verdict}, {} not read at the end", keys(unread)),
+    };
     let mut text = format!(
         "{} operations judged: {verdict}. {} took effect, {} preconditions failed, {} took no effect, {} are unknown.\n\n",
         short_count(sum(|of| of.operations)),
@@ -103,6 +107,7 @@ mod tests {
                 done: 80,
                 unknown: 10,
                 violations: 1,
+                unread: 2,
                 key: Some("mixed_7".into()),
                 history: vec!["get: absent".into()],
                 ..LinearizabilityReport::default()
@@ -128,7 +133,7 @@ mod tests {
         let text = faults(&results).unwrap();
         for part in [
             "## mixed, 8 clients, 1 trial\n",
-            "90 operations judged: linearizability is violated on 1 key. 80 took effect, ",
+            "90 operations judged: linearizability is violated on 1 key, 2 keys not read at the end. 80 took effect, ",
             "on key mixed_7 explains",
             "\n    get: absent\n",
             "| kill | server | 1 | 300 ms | 300 ms | 0 |\n",

@@ -3,7 +3,7 @@
 //! Knows a URL and a dialect, not our server; prints nothing. A [`Plan`] goes in, a
 //! [`LoadReport`] comes out. Read on in this order: `plan`, `workload` and `keys` (with `mix`, `distribution` and `value_size`)
 //! say what is asked for of keys and values, `http_request` (with `variables`, `values` and `statuses`) of a URL, `dialect`, `request` and `answer` what that is on the wire, `client` (of HTTP/2 `http2`) and `reactor` move it, `verify`,
-//! `staleness` and `linearizability` look at what was read, `recorder` counts, `measure` holds the window; `workers` divides it all among several processes.
+//! `staleness` and `linearizability` look at what was read, `recorder` counts, `measure` holds the window, `read_back` reads what was written in a checked run; `workers` divides it all among several processes.
 
 mod plan;
 mod workload;
@@ -46,6 +46,7 @@ mod recorder;
 mod tally;
 mod staleness;
 mod preload;
+mod read_back;
 mod early_end;
 mod failure;
 mod conditions;

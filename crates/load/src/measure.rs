@@ -12,6 +12,7 @@ use super::fault::Fault;
 use super::keys::{self, KeySpace, OperationStream};
 use super::linearizability::{self, Call, Record, Value};
 use super::reactor::{Driver, Reactor, start_delay};
+use super::read_back::read_back;
 use super::recorder::{Recorder, Window};
 use super::request::{Request, Requests};
 use super::schedule::{self, Schedule};
@@ -227,12 +228,14 @@ impl Collector<'_> {
     /// What there is to say when all threads have ended.
     pub(super) fn finish(mut self, observer: Observer<'_>) -> LoadReport {
         self.report_edges(Instant::now().max(self.window.end), observer);
+        let unread = self.total.unread;
         let linearizability = linearizability(self.plan, self.calls);
+        let linearizability = linearizability.map(|of| LinearizabilityReport { unread, ..of });
         LoadReport { linearizability, ..report(self.plan, &self.total, self.series) }
     }
 }
 
-/// Runs one thread's share to the end of the window.
+/// Runs one thread's share to the end of the window, and then reads what it wrote where that is checked.
 fn work(
     mut driver: Measured<'_>,
     servers: &[usize],
@@ -240,17 +243,20 @@ fn work(
     schedule: Schedule,
     begin: Instant,
 ) -> std::io::Result<Tally> {
-    let mut reactor = Reactor::new(servers, options, schedule)?;
+    let mut reactor = Reactor::new(servers, options.clone(), schedule)?;
     reactor.run(begin, &mut driver)?;
     let until = driver.recorder.window.end.max(Instant::now());
     let (in_flight, schedule) = reactor.into_unfinished();
     driver.recorder.ended(&in_flight, schedule, until);
-    let calls = driver.checker.map_or_else(Vec::new, StalenessChecker::into_calls);
-    for calls in calls.chunks(CALLS_MAX) {
-        // The receiver is gone only if another thread failed.
-        let _ = driver.sender.send((driver.thread, Ok(FromThread::Calls(calls.to_vec()))));
+    let mut tally = driver.recorder.into_tally();
+    if let Some(mut checker) = driver.checker {
+        tally.unread = read_back(&mut checker, servers, options, driver.stop)?;
+        for calls in checker.into_calls().chunks(CALLS_MAX) {
+            // The receiver is gone only if another thread failed.
+            let _ = driver.sender.send((driver.thread, Ok(FromThread::Calls(calls.to_vec()))));
+        }
     }
-    Ok(driver.recorder.into_tally())
+    Ok(tally)
 }
 
 /// Asks what the streams say and records what is over in the window.

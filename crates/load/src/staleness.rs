@@ -148,6 +148,16 @@ impl<'a> StalenessChecker<'a> {
         self.record.map_or_else(Vec::new, |record| record.calls)
     }
 
+    /// The keys that the thread's clients wrote, in their order, each once; none where no calls are recorded.
+    pub(super) fn written_keys(&self) -> Vec<u64> {
+        let calls = self.record.iter().flat_map(|record| &record.calls);
+        let mut keys: Vec<u64> =
+            calls.filter(|call| call.action != Action::Get).map(|call| call.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
     /// Whether client `place` cannot ask this, because it did not find the version of the key.
     pub(super) fn lacks_version(&self, place: usize, ask: RequestSpec) -> bool {
         let ClientHistory { found, version, .. } = &self.clients[place];

@@ -60,6 +60,8 @@ pub(super) struct Tally {
     /// Of the requests in flight at the window's end the part in it, and what passed of it before a client began, less the
     /// part before it of the requests that are counted.
     pub(super) edge_secs: f64,
+    /// Keys of a checked run that were written and could not be read at its end; of each thread that wrote them.
+    pub(super) unread: u64,
     /// Of an open loop.
     pub(super) open: Option<Open>,
 }
@@ -136,6 +138,7 @@ impl Tally {
         self.in_flight_secs += other.in_flight_secs;
         self.unanswered += other.unanswered;
         self.edge_secs += other.edge_secs;
+        self.unread += other.unread;
         if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
             mine.add(theirs);
         }

@@ -253,6 +253,9 @@ pub struct LinearizabilityReport {
     pub violations: u64,
     /// Keys with too many operations at once to be decided.
     pub not_decided: u64,
+    /// Keys that were written and not read at the end, as the server did not answer in time.
+    #[serde(default)]
+    pub unread: u64,
     /// The first key with a violation; `None` where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

@@ -148,6 +148,28 @@ fn a_server_that_answers_old_values_is_found_and_the_command_fails() {
     );
 }
 
+/// What the check prints of writes to a server of these answers; whether it succeeded.
+fn check_writes(reply: impl Fn(usize) -> Reply + Clone + Send + 'static) -> (bool, String) {
+    let server = TestServer::start(reply);
+    let url = format!("http://{}", server.address);
+    let flags = "--workload put_all --warmup 0s --window 1s --check linearizability";
+    let (output, stdout, _) =
+        weir_load(&[url.as_str()].into_iter().chain(flags.split(' ')).collect::<Vec<_>>());
+    (output.status.success(), stdout)
+}
+
+#[test]
+fn a_lost_write_is_found_though_no_client_reads() {
+    let (is_good, said) = check_writes(|_| Reply::Store);
+    assert!(is_good && said.contains(": no violation\n"), "{said}");
+    let (is_good, said) =
+        check_writes(|request| if request < 20 { Reply::Status(201) } else { Reply::Store });
+    assert!(!is_good && said.contains(": violated on ") && said.contains(" get: absent"), "{said}");
+    // Without an answer nothing is known, and that is said.
+    let (_, said) = check_writes(|request| if request < 20 { Reply::Store } else { Reply::Close });
+    assert!(said.contains(": no violation; ") && said.contains(" keys not read at the end\n"), "{said}");
+}
+
 #[test]
 fn a_server_that_does_as_it_should_passes() {
     let server = Server::start("memory:", &[]);

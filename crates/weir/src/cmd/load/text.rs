@@ -124,6 +124,9 @@ fn linearizability(report: &LinearizabilityReport) -> String {
     if *not_decided > 0 {
         let _ = write!(text, "; {} not decided", counted(*not_decided, "key"));
     }
+    if report.unread > 0 {
+        let _ = write!(text, "; {} not read at the end", counted(report.unread, "key"));
+    }
     let [done, failed, not_applied, unknown] =
         [report.done, report.precondition_failed, report.not_applied, report.unknown].map(units::short_count);
     let _ = write!(
