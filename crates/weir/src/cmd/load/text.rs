@@ -141,6 +141,9 @@ fn linearizability(report: &LinearizabilityReport) -> String {
     text
 }
 
+/// How much of the latencies may be the generator's delay before that is said.
+const DELAY_MAX: f64 = 0.01;
+
 /// The lines above the latencies.
 fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     let LoadReport { attempts, successes, clients, threads, seed, .. } = report;
@@ -229,6 +232,9 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
     if let Some(why) = load::generator_limit(report) {
         let remedy = "give it cores of its own, more --threads, or --worker";
         add("", format!("the load generator may be the limit: {why}. To rule this out, {remedy}"));
+    } else if let Some(delayed) = load::generator_delay(report).filter(|share| *share > DELAY_MAX) {
+        let why = "the generator waited for a core as long. Give it cores of its own";
+        add("", format!("latencies are at least {:.0} % too high: {why}", delayed * 100.0));
     }
     figures
 }
@@ -427,6 +433,20 @@ mod tests {
             "{limited}"
         );
         assert!(warning.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+
+    #[test]
+    fn a_generator_that_is_a_little_late_is_not_called_the_limit() {
+        let text = |run_delay_secs| {
+            let in_flight_mean = Some(1.0);
+            let report = LoadReport { schedule: None, in_flight_mean, run_delay_secs, ..open(1000) };
+            table(&plan(Pacing::default()), &report)
+        };
+        assert!(!text(Some(0.05)).contains("too high"), "{}", text(Some(0.05)));
+        let late = text(Some(0.4));
+        assert!(late.contains("latencies are at least 4 % too high: "), "{late}");
+        assert!(!late.contains("limit"), "{late}");
+        assert!(text(Some(1.5)).contains("may be the limit: "), "{}", text(Some(1.5)));
     }
 
     /// It was "8.00 unknown".
