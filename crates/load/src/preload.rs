@@ -53,6 +53,10 @@ pub(super) fn preload(plan: &Plan, endpoints: &Arc<[Endpoint]>, observer: Observ
         reactor.run(Instant::now(), &mut pass).map_err(failed)?;
         if let Some((number, attempt)) = pass.bad {
             let hint = match plan.dialect().is_default() {
+                // It knows the request and failed; 501 is of one that knows no PUT.
+                _ if attempt.status >= 500 && attempt.status != 501 => {
+                    "see the server's log, or use --no-preload if the keys are there"
+                }
                 true => "the server must store values under /kv/{key}; try one with `curl -T FILE`",
                 false => {
                     "the server must store values and give them back as the dialect says; try its requests with `curl -i`"

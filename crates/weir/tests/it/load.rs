@@ -542,13 +542,16 @@ fn clients_are_always_in_a_request_or_in_a_back_off() {
 
 #[test]
 fn the_first_key_that_does_not_come_back_ends_the_run() {
-    for (reply, told) in [
-        (Reply::Status(503), "cannot preload key all_0: PUT was answered 503 (http_5xx)"),
-        (Reply::Silence, "cannot preload key all_0: PUT failed (timeout)"),
-        (Reply::Close, "cannot preload key all_0: PUT failed (reset)"),
-        (Reply::Garbage, "cannot preload key all_0: PUT failed (malformed)"),
+    let no_store = "the server must store values";
+    for (reply, told, hint) in [
+        (Reply::Status(404), "PUT was answered 404 (http_4xx)", no_store),
+        (Reply::Status(501), "PUT was answered 501 (http_5xx)", no_store),
+        (Reply::Status(503), "PUT was answered 503 (http_5xx)", "see the server's log"),
+        (Reply::Silence, "PUT failed (timeout)", no_store),
+        (Reply::Close, "PUT failed (reset)", no_store),
+        (Reply::Garbage, "PUT failed (malformed)", no_store),
         // Answers 200 to the PUT too.
-        (Reply::Value, "cannot preload key all_0: GET was answered 200 (wrong_value)"),
+        (Reply::Value, "GET was answered 200 (wrong_value)", no_store),
     ] {
         let server = Server::start(move |_| reply);
         let timeout = if reply == Reply::Silence { 50 } else { 20_000 };
@@ -560,7 +563,7 @@ fn the_first_key_that_does_not_come_back_ends_the_run() {
         };
         let error = load::run(&plan, &mut |_| {}).unwrap_err();
         assert!(
-            error.to_string().starts_with(&format!("{told}; hint: the server must store values")),
+            error.to_string().starts_with(&format!("cannot preload key all_0: {told}; hint: {hint}")),
             "{error}"
         );
     }
