@@ -39,7 +39,10 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Error {
         command = below;
     }
     let name = command.get_bin_name().unwrap_or("weir");
-    let list = format!("`{name} --help` lists what it takes");
+    let list = match names_are_listed(command, error) {
+        true => format!("`{name} --list` shows the names"),
+        false => format!("`{name} --help` lists what it takes"),
+    };
     if matches!(
         error.kind(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
@@ -78,13 +81,25 @@ const NUMBERS: [(&str, &str); 3] = [
     ("invalid float literal", "expected a number"),
 ];
 
+/// The flag or the word that the error is of.
+fn wrong_arg<'c>(command: &'c clap::Command, error: &clap::Error) -> Option<&'c clap::Arg> {
+    let wrong = error.get(ContextKind::InvalidArg)?.to_string();
+    command.get_arguments().find(|arg| arg.to_string() == wrong)
+}
+
+/// Whether a value is wrong whose names are not in the help: it says that `--list` has them.
+fn names_are_listed(command: &clap::Command, error: &clap::Error) -> bool {
+    let is_of_value = matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
+    let help = wrong_arg(command, error).and_then(clap::Arg::get_help).map(ToString::to_string);
+    is_of_value && help.is_some_and(|help| help.split([' ', ',', '.']).any(|word| word == "--list"))
+}
+
 /// The environment variable that the wrong value comes from.
 fn variable(command: &clap::Command, error: &clap::Error, words: &[OsString]) -> Option<String> {
     if error.kind() == ErrorKind::MissingRequiredArgument {
         return None;
     }
-    let wrong = error.get(ContextKind::InvalidArg)?.to_string();
-    let arg = command.get_arguments().find(|arg| arg.to_string() == wrong)?;
+    let arg = wrong_arg(command, error)?;
     let flag = format!("--{}", arg.get_long()?);
     let is_flag = |word: &OsString| word.to_string_lossy().split('=').next() == Some(&*flag);
     let variable = arg.get_env().filter(|_| !words.iter().any(is_flag))?;

@@ -70,6 +70,16 @@ fn a_wrong_command_line_is_told_in_one_line_with_a_remedy() {
         (
             "load URL --workload nope",
             "invalid value 'nope' for '--workload <NAME>': expected one of: get_popular,",
+            "`weir load --list` shows the names",
+        ),
+        (
+            "load URL --dialect none.toml",
+            "invalid value 'none.toml' for '--dialect <NAME|FILE.toml>': cannot read it: ",
+            "`weir load --list` shows the names",
+        ),
+        (
+            "load URL --workload get_all --workload mixed",
+            "the argument '--workload <NAME>' cannot be used multiple times",
             "`weir load --help`",
         ),
         (
