@@ -104,8 +104,10 @@ pub(crate) fn with_unit(text: &str, unit: &str) -> Option<Figure> {
         // As Go writes a time of a minute or more: 1h0m2.3s.
         return [('h', 3.6e6), ('m', 6e4)].into_iter().find_map(|(unit, ms)| {
             let (count, rest) = text.split_once(unit).filter(|_| text.ends_with('s'))?;
+            // First: of a text with many of these letters the rest would be tried for each.
+            let count = Figure::parse(count)?;
             let rest = with_unit(rest, "")?;
-            Some(Figure { value: Figure::parse(count)?.value * ms + rest.value, ..rest })
+            Some(Figure { value: count.value * ms + rest.value, ..rest })
         });
     };
     Some(match if own.trim().is_empty() { unit } else { own.trim() } {
@@ -433,6 +435,8 @@ mod tests {
         for wrong in ["", "-1", "1,5", "ten", "NaN", "inf", "1e99", "1e400", "+5", "."] {
             assert_eq!(Figure::parse(wrong), None, "{wrong}");
         }
+        // It took a time that doubled with each letter.
+        assert_eq!(with_unit(&("hm".repeat(50) + "s"), ""), None);
     }
 
     #[test]
