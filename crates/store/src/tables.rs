@@ -52,7 +52,9 @@ impl TablesThere {
             ));
         }
         let lost = if rows == ROWS { "an empty store" } else { "no lifetimes and content types" };
-        refuse(format!("{what}; restore a backup, or run DELETE FROM weir_map to begin with {lost}"))
+        refuse(format!(
+            "{what}; restore all tables weir_… of a backup, or run DELETE FROM weir_map to begin with {lost}"
+        ))
     }
 }
 

@@ -71,7 +71,7 @@ struct Owner {
     workers: usize,
     /// Where it is told, once, whether the server starts.
     first: Option<std_mpsc::Sender<Result<(), Error>>>,
-    /// That of the last lease under which requests were served.
+    /// That of the last lease under which requests were served, or of one of ours that followed it at once and served none.
     last_epoch: Option<u64>,
 }
 
@@ -272,10 +272,14 @@ impl Owner {
 
     /// Does with a new lease what has to be done before anything is served.
     async fn open(&mut self, lease: Lease) -> Result<Lease, Error> {
+        let epoch = lease.epoch;
         let opened = self.try_to_open(lease).await;
         if opened.is_err() {
             self.shared.claimed.send_replace(None);
             self.until_sessions_end().await;
+            if self.last_epoch.is_some_and(|last| last + 1 == epoch) {
+                self.last_epoch = Some(epoch);
+            }
         }
         opened
     }
@@ -333,7 +337,7 @@ impl Owner {
         self.shared.claimed.send_replace(Some(epoch));
         loop {
             let failed = tokio::select! {
-                _ = opened.wait_for(|opened| *opened == self.workers) => return Ok(()),
+                _ = opened.wait_for(|opened| *opened >= self.workers) => return Ok(()),
                 failed = self.lost.recv() => failed,
                 _ = status.wait_for(|status| *status == Status::Stopped) => None,
             };

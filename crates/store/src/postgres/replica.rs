@@ -168,16 +168,19 @@ async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
 
 /// Makes the table of the replica. A database that holds other rows is refused.
 async fn prepare(replica: &Postgres, client: &Client) -> Setup<()> {
+    let other = |what: &str| refuse(format!("{} {what}; give --replica an empty database", replica.shown));
+    // Before a table is made: it may be a store that has lost that.
+    if client.query_one("SELECT to_regclass('weir_owner') IS NOT NULL", &[]).await?.get(0) {
+        return other("is a store itself (it has the table weir_owner)");
+    }
     make_tables(client, &[ROWS_TABLE], &replica.shown).await?;
-    let what = "SELECT to_regclass('weir_owner') IS NOT NULL, EXISTS (SELECT FROM weir_kv),
+    let what = "SELECT EXISTS (SELECT FROM weir_kv),
         EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = 'weir_kv'::regclass)";
     let row = client.query_one(what, &[]).await?;
-    let what = match (row.get(0), row.get(1), row.get(2)) {
-        (true, ..) => "is a store itself (it has the table weir_owner)",
-        (false, true, false) => "holds rows of its own in weir_kv",
-        (false, ..) => return Ok(()),
-    };
-    refuse(format!("{} {what}; give --replica an empty database", replica.shown))
+    match (row.get(0), row.get(1)) {
+        (true, false) => other("holds rows of its own in weir_kv"),
+        _ => Ok(()),
+    }
 }
 
 /// Makes the replica follow a store, or follow it again from where it was.

@@ -199,7 +199,8 @@ pub(crate) fn check_dropped(database: &DatabaseServer) {
     database.ask("DROP TABLE weir_kv").unwrap();
     assert_eq!(client.get("/kv/none").status, 503);
     server.kill();
-    let remedy = "restore a backup, or run DELETE FROM weir_map to begin with an empty store";
+    let remedy =
+        "restore all tables weir_… of a backup, or run DELETE FROM weir_map to begin with an empty store";
     check_refused(&url, &["has no table weir_kv, although a server has used it; ", remedy]);
     let before = epoch();
     database.ask("DELETE FROM weir_map").unwrap();
