@@ -405,9 +405,14 @@ impl<S: Stream> Wire<S> {
         if !matches!(self.timeout.wait(now + LINGER, false, self.stream.shutdown()).await, Ok(Ok(()))) {
             return;
         }
-        self.input.clear();
-        while self.fill((Instant::now() + LINGER).min(now + LINGER_MAX), false).await.is_ok() {
+        loop {
             self.input.clear();
+            let longest = if self.worker.is_draining() { LINGER } else { LINGER_MAX };
+            let until = (Instant::now() + LINGER).min(now + longest);
+            // What has arrived is read whatever the time.
+            if Instant::now() >= until || self.fill(until, false).await.is_err() {
+                return;
+            }
         }
     }
 }
