@@ -6,6 +6,7 @@ use super::client::ClientOptions;
 use super::fault::Fault;
 use super::keys::RequestSpec;
 use super::mix::Operation;
+use super::pacing::{Pacing, Think};
 use super::reactor::{Driver, Reactor};
 use super::request::Request;
 use super::schedule::Schedule;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Clients used, however many a thread has.
 const CLIENTS: usize = 32;
+/// Between two requests of a client: a server that answers at once that it cannot is not asked without end.
+const PAUSE: Duration = Duration::from_millis(1);
 /// When it ends, whether all keys were read or not: a server that is gone stays so.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -30,7 +33,8 @@ pub(super) fn read_back(
     let servers = &servers[..servers.len().min(CLIENTS).min(keys.len())];
     let now = Instant::now();
     let mut pass = ReadBack { unread: keys.len(), keys, checker, until: now + TIME_MAX, stop };
-    Reactor::new(servers, options, Schedule::none())?.run(now, &mut pass)?;
+    let pacing = Pacing { think: Think { mean: PAUSE, exponential: false }, ..Pacing::default() };
+    Reactor::new(servers, options, Schedule::new(pacing, Vec::new(), 0, now))?.run(now, &mut pass)?;
     Ok(pass.unread as u64)
 }
 
