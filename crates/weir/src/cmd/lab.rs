@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Experiment: a TOML file that says what to measure, as in experiments/
     #[arg(required_unless_present_any = ["command", "url"], conflicts_with_all = ["command", "url"])]
     experiment: Option<PathBuf>,
-    /// Instead of a file: command that starts a service on the port {port}
+    /// Instead of a file: command that starts a service; a free port takes the place of {port} in it
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
     /// Instead of a file: URL of a running service; with --command: path to request, as in /orders. Where no path is given, the service must have weir's API

@@ -22,7 +22,7 @@ const PAIRS_LEAST: u32 = 3;
 /// Two services to be measured.
 #[derive(clap::Args)]
 pub(super) struct Pairs {
-    /// Command that starts a service on the port {port}; give it twice, BASE first
+    /// Command that starts a service; a free port takes the place of {port} in it. Give it twice, BASE first
     #[arg(long, value_name = "COMMAND", help_heading = "Measuring two services")]
     pub(super) command: Vec<String>,
     /// URL of a running service; give it twice, BASE first. With --command: path to request, as in /orders. Where no path is given, the services must have
