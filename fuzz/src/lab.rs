@@ -1,6 +1,7 @@
 //! The files of the lab: experiments, results and published tables.
 
 use lab_data::experiment::Experiment;
+use lab_data::figure::Figure;
 use lab_data::published;
 use lab_data::results::Results;
 use std::path::Path;
@@ -62,7 +63,7 @@ pub fn audit(data: &[u8]) {
     for row in &table.rows {
         // A figure with all its digits is read as the same number.
         for figure in [row.throughput_rps, row.p50_ms, row.p99_ms].into_iter().flatten() {
-            let again = published::Figure::parse(&figure.to_string()).expect("it is a number");
+            let again = Figure::parse(&figure.to_string()).expect("it is a number");
             assert!(
                 (again.value - figure.value).abs() <= figure.half_unit() + figure.value * 1e-12,
                 "{figure}"

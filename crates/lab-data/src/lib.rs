@@ -2,6 +2,7 @@
 
 pub mod experiment;
 pub mod topology;
+pub mod figure;
 pub mod published;
 pub mod summaries;
 pub mod results;

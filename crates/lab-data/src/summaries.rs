@@ -3,7 +3,8 @@
 //! Pure: text in, rows out. Each is known by words that only it prints.
 
 use crate::ensure;
-use crate::published::{Figure, PublishedRow, Table, table, with_unit};
+use crate::figure::{Figure, with_unit};
+use crate::published::{PublishedRow, Table, table};
 use kv::Error;
 use serde_json::Value;
 

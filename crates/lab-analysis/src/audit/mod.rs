@@ -7,7 +7,8 @@ mod remarks;
 mod units;
 
 use lab_data::distinct;
-use lab_data::published::{Figure, PublishedRow};
+use lab_data::figure::Figure;
+use lab_data::published::PublishedRow;
 use serde::Serialize;
 use stats::range;
 

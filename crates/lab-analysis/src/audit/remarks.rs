@@ -4,7 +4,8 @@
 
 use super::{AuditedRow, Counted, clients, percent};
 use lab_data::distinct;
-use lab_data::published::{Figure, PublishedRow};
+use lab_data::figure::Figure;
+use lab_data::published::PublishedRow;
 
 /// Beyond this share a deviation is worth a word.
 const WORTH: f64 = 0.05;

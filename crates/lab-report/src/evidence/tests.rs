@@ -196,17 +196,7 @@ fn of_what_has_places_a_request_holds_its_place_half_as_long() {
         let bottleneck = &mut findings.workloads[0].bottleneck;
         (bottleneck.grade, bottleneck.because) = (Grade::Supported, Vec::new());
         bottleneck.help = Some(Help { rps: 1520.0, clients: None, then: None });
-        let blocked = Blocked {
-            grade: Grade::Supported,
-            seen: "threads wait",
-            count: Some(31.8),
-            clients: 32,
-            at_once: None,
-            in_threads: true,
-            served: None,
-            may_read: true,
-            thread: None,
-        };
+        let blocked = Blocked { in_threads: true, ..blocked(Grade::Supported, "threads wait", Some(31.8)) };
         let named = Evidence { resource: resource.into(), limit: Some(limit), ..Evidence::default() };
         bottleneck.named = vec![Evidence { blocked: Some(blocked), ..named }];
         let stacks =
@@ -223,22 +213,27 @@ fn of_what_has_places_a_request_holds_its_place_half_as_long() {
     }
 }
 
-/// Threads that wait for a core are not the use of the processor.
-#[test]
-fn a_processor_that_threads_want_is_as_busy_as_it_was() {
-    let (results, mut findings) = proven();
-    let bottleneck = &mut findings.workloads[0].bottleneck;
-    let blocked = Blocked {
-        grade: Grade::Suspected,
-        seen: "threads compute or wait for a core",
-        count: Some(2.3),
+/// So many of 32 clients, and no thread.
+fn blocked(grade: Grade, seen: &'static str, count: Option<f64>) -> Blocked {
+    Blocked {
+        grade,
+        seen,
+        count,
         clients: 32,
         at_once: None,
         in_threads: false,
         served: None,
         may_read: true,
         thread: None,
-    };
+    }
+}
+
+/// Threads that wait for a core are not the use of the processor.
+#[test]
+fn a_processor_that_threads_want_is_as_busy_as_it_was() {
+    let (results, mut findings) = proven();
+    let bottleneck = &mut findings.workloads[0].bottleneck;
+    let blocked = blocked(Grade::Suspected, "threads compute or wait for a core", Some(2.3));
     let named = Evidence {
         resource: "server CPU".into(),
         limit: Some(Limit::ServerCpu),
@@ -262,17 +257,7 @@ fn a_processor_that_threads_want_is_as_busy_as_it_was() {
 fn where_a_lock_may_be_a_pool_a_level_of_one_client_is_asked_for() {
     let (results, mut findings) = proven();
     let bottleneck = &mut findings.workloads[0].bottleneck;
-    let blocked = Blocked {
-        grade: Grade::NotIdentified,
-        seen: "requests wait without a thread",
-        count: None,
-        clients: 32,
-        at_once: None,
-        in_threads: false,
-        served: None,
-        may_read: true,
-        thread: None,
-    };
+    let blocked = blocked(Grade::NotIdentified, "requests wait without a thread", None);
     (bottleneck.grade, bottleneck.named) = (Grade::NotIdentified, Vec::new());
     bottleneck.because = vec![Reason::Blocked(blocked)];
     findings.workloads[0].name = "requests".into();

@@ -6,7 +6,8 @@ use super::{read_text, say, say_document};
 use kv::Error;
 use lab_analysis::audit::{Audit, AuditFinding, Counted};
 use lab_analysis::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
-use lab_data::published::{Figure, Table};
+use lab_data::figure::Figure;
+use lab_data::published::Table;
 use lab_data::summaries;
 use std::path::PathBuf;
 
