@@ -105,22 +105,25 @@ fn a_watchdog_is_fed_while_all_workers_run() {
 }
 
 #[test]
-fn a_start_warns_of_nothing_but_a_variable_of_clients() {
+fn a_start_warns_of_nothing_but_a_misspelt_variable() {
     let directory = tempfile::tempdir().unwrap();
     let (postgres, mariadb) = (postgres(), mariadb());
     let file = format!("file:{}", directory.path().join("data").display());
     for (store, variable) in [
-        ("memory:", None),
+        // What Kubernetes sets for a service of this name.
+        ("memory:", Some(("WEIR_PORT", None))),
         (&file, None),
         (&postgres.url(), None),
         (&mariadb.url(), None),
-        ("memory:", Some("WEIR_TOKEN")),
+        ("memory:", Some(("WEIR_CACHE_BYTE", Some("WEIR_CACHE_BYTES")))),
+        // The variable of clients.
+        ("memory:", Some(("WEIR_TOKEN", Some("WEIR_TOKENS")))),
     ] {
         // Under a limit of open files as a distribution sets it.
         let mut command = Command::new("prlimit");
         command.args(["--nofile=1024:4096"]).arg(weir().get_program());
         command.args(["serve", "--listen", "127.0.0.1:0", "--store", store]);
-        command.envs(variable.map(|name| (name, "weir_secret")));
+        command.envs(variable.map(|(name, _)| (name, "weir_secret")));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let mut said: Vec<String> = Vec::new();
@@ -133,8 +136,11 @@ fn a_start_warns_of_nothing_but_a_variable_of_clients() {
         assert_eq!(child.wait().unwrap().code(), Some(0));
         let warnings: Vec<&String> = said.iter().filter(|line| !line.contains(" info: ")).collect();
         match (variable, &warnings[..]) {
-            (None, []) => {}
-            (Some(name), [only]) if only.contains(&format!("warn: {name} is for clients")) => {}
+            (None | Some((_, None)), []) => {}
+            (Some((name, Some(setting))), [only])
+                if only.contains(&format!(
+                    "warn: the variable {name} has no effect; there is a setting {setting}"
+                )) => {}
             _ => panic!("{store}: {said:#?}"),
         }
     }

@@ -3,12 +3,13 @@
 use crate::cmd::{Cli, Command, read_text, usage, without_password};
 use cache::policy::{self, PolicyRow};
 use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, CommandFactory, FromArgMatches};
+use clap::{Arg, Args as _, CommandFactory, FromArgMatches};
 use kv::faults::FAULTS;
 use kv::units::{Size, Span};
 use kv::{Error, VALUE_BYTES_MAX, line_number, named, one_line};
 use server::{COMPAT_APIS, CompatListener, Listen};
 use std::collections::BTreeMap;
+use std::env;
 use std::ffi::OsString;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -232,6 +233,21 @@ fn settings() -> impl FnMut(Arg) -> Arg {
         }
         if is_setting { arg.env(variable).hide_env(true) } else { arg }
     }
+}
+
+/// Variables that are no settings, each with a setting that is not given and that is written like it but for one letter. By two,
+/// Kubernetes has WEIR_PORT where there is WEIR_HOST.
+pub(super) fn misspelt_variables() -> Vec<(String, String)> {
+    let command = Args::augment_args(clap::Command::new("serve"));
+    let settings: Vec<&str> = command.get_arguments().filter_map(|arg| arg.get_env()?.to_str()).collect();
+    let given = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let unknown = given.filter(|name| name.starts_with("WEIR_") && !settings.contains(&&**name));
+    let meant = |name: &str| {
+        let close =
+            |setting: &&&str| strsim::osa_distance(name, setting) == 1 && env::var_os(setting).is_none();
+        settings.iter().find(close).map(|setting| (*setting).to_owned())
+    };
+    unknown.filter_map(|name| meant(&name).map(|setting| (name, setting))).collect()
 }
 
 impl Args {

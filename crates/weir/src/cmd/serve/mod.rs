@@ -103,10 +103,8 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     if plan.args.acknowledge_early {
         log::warn!("writes are acknowledged before they are committed; they can be lost");
     }
-    if plan.args.tokens.is_none() && std::env::var_os("WEIR_TOKEN").is_some() {
-        log::warn!(
-            "WEIR_TOKEN is for clients and has no effect here: without --tokens (WEIR_TOKENS) everybody may read and write"
-        );
+    for (name, setting) in args::misspelt_variables() {
+        log::warn!("the variable {name} has no effect; there is a setting {setting}");
     }
     let faults = plan.options.faults.as_ref().map(|faults| faults.base().words()).unwrap_or_default();
     if !faults.is_empty() {
