@@ -33,6 +33,8 @@ const ROUND_LINES_MAX: usize = 64;
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// What is said of a line that is refused may quote it.
 const DETAIL_BYTES_MAX: usize = 300;
+/// The codes of lines that found no store.
+const AWAY: [&str; 2] = ["standby", "store_unavailable"];
 /// Of `if_match` and `if_none_match`: as long as the head of a request.
 const TAGS_BYTES_MAX: usize = 16 << 10;
 
@@ -334,6 +336,8 @@ impl<S: Stream> Answers<'_, S> {
     }
 
     /// Performs the lines of a round side by side. None of them is under way while the client takes its time with the answers.
+    ///
+    /// The error refuses the batch, of which nothing was done: the store is away. So whoever sent it, or a proxy, tries another server.
     async fn push_round(
         &mut self,
         worker: &Rc<Worker>,
@@ -344,7 +348,16 @@ impl<S: Stream> Answers<'_, S> {
             Ok((operation, part)) => one(worker, held, operation, part).await,
             Err(failure) => Done::Answered(Err(failure)),
         }));
-        for done in done.await {
+        let done = done.await;
+        let is_away =
+            |done: &Done| matches!(done, Done::Answered(Err(failure)) if AWAY.contains(&failure.code));
+        if self.done == 0
+            && done.iter().all(is_away)
+            && let Some(Done::Answered(Err(failure))) = done.first()
+        {
+            return Err(failure.clone().not_applied().into());
+        }
+        for done in done {
             match done {
                 Done::Answered(answer) => self.push(answer).await?,
                 Done::Deferred(key, condition) => {

@@ -392,6 +392,42 @@ fn no_request_fails_while_both_servers_are_restarted() {
     }
 }
 
+/// Of several requests half come to the standby first.
+#[test]
+fn requests_of_all_kinds_pass_to_the_server_that_owns_the_store() {
+    let postgres = postgres();
+    for (program, file) in STANDBY_PROXIES {
+        let pair = Pair::start(&postgres.url());
+        let proxy = Proxy::start_by(program, file, &pair.addresses);
+        pair.active();
+        let large = vec![b'x'; 200_000];
+        // HAProxy asks both in turn until it has seen once which one owns the store.
+        let passes = || proxy.client().put("/kv/large", &large).status < 300;
+        until("large values", || (0..4).all(|_| passes()));
+        for round in 0..10 {
+            let mut client = proxy.client();
+            let key = format!("/kv/{round}");
+            assert_eq!(client.put(&key, b"1").status, 201, "{program}");
+            let line =
+                |value: &str| format!("{{\"op\":\"put\",\"key\":\"{round}\",\"value\":\"{value}\"}}\n");
+            let (put, puts) = (line("2"), line(&"2".repeat(100_000)).repeat(20));
+            for (method, path, body) in [
+                ("PUT", "/kv/large", &large[..]),
+                ("POST", &format!("{key}?touch"), b""),
+                ("POST", "/batch", put.as_bytes()),
+                ("POST", "/batch?atomic=false", put.as_bytes()),
+                ("POST", "/batch?atomic=true", put.as_bytes()),
+                ("POST", "/batch?atomic=true", puts.as_bytes()),
+                ("DELETE", &key, b""),
+            ] {
+                let answer = client.ask(method, path, &[("TTL", "60")], body).unwrap();
+                assert!(answer.status < 300, "{program} {method} {path}: {answer:?}");
+                assert!(!answer.text().contains("outcome"), "{program} {method} {path}: {answer:?}");
+            }
+        }
+    }
+}
+
 /// How long no write succeeds when the active server is killed.
 #[test]
 #[ignore = "takes two minutes"]
