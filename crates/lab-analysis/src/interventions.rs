@@ -1,4 +1,4 @@
-//! What happened when one resource was made a little slower (docs/method.md, Bottleneck).
+//! What happened when one resource was made a little slower (docs/method.md, Limit).
 //!
 //! If a resource is the limit, goodput falls as its demand grows: X′ = X·D/(D + δ). If it is not, hardly anything happens. What is
 //! compared ran within one round, on the same server, in an order that was drawn: of a round only its number says what belongs together.

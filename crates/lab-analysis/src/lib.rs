@@ -24,7 +24,7 @@ pub use audit::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
 pub use bottleneck::{Blocked, Bottleneck, CONFLICTS, Ceiling, Evidence, Grade, Growth, Help, RULES, Reason};
 pub use capacity::{Capacity, Decline};
 pub use checks::{CHECKS, Check, Checked, Confidence, Outcome, Trust};
-pub use compare::{Comparison, MEASURES, compare};
+pub use compare::{Bound, Comparison, MEASURES, compare};
 pub use figures::{FIGURES, Figure, Figured, Group, How};
 pub use hits::HitRatio;
 pub use interventions::{Effect, Shown, headroom_is_decided};

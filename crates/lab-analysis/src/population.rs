@@ -1,4 +1,4 @@
-//! Where the clients are: how many wait for each resource and how many it serves (docs/method.md, Bottleneck).
+//! Where the clients are: how many wait for each resource and how many it serves (docs/method.md, Limit).
 //!
 //! A client is in one place at a time, so the places add up to the clients there are; what is left over is said.
 //! How many are outside of the server follows from what it counts exactly, so that samples of sockets say only in which of them those are.

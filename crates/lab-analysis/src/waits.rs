@@ -1,4 +1,4 @@
-//! Where the databases' sessions were, and what it means (docs/method.md, Bottleneck).
+//! Where the databases' sessions were, and what it means (docs/method.md, Limit).
 //!
 //! A sampler counts session-seconds by state; over the time observed they are the mean number of sessions there. The
 //! states fall into the few classes of [`WAITS`].

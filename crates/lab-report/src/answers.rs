@@ -7,7 +7,7 @@ use super::published;
 use super::sentences;
 use kv::units::short;
 use lab_analysis::capacity::LEVELS;
-use lab_analysis::{Capacity, Excluded, FastFail, Grade, Reason, WorkloadFindings};
+use lab_analysis::{Bound, Capacity, Excluded, FastFail, Grade, Reason, WorkloadFindings};
 use lab_data::results::ResourceKind;
 use lab_data::sums;
 use stats::range;
@@ -138,8 +138,12 @@ fn limit(found: &WorkloadFindings) -> Answer {
     let next = Some(match next {
         Some((name, at)) => {
             // Short, so that the whole answer has room in a line of a terminal.
-            let at_least = if at.or_more { "≥" } else { "" };
-            format!("next limit: {name}, at {at_least}{} req/s", short(at.rps))
+            let bound = match at.bound {
+                Some(Bound::AtLeast) => "≥",
+                Some(Bound::AtMost) => "≤",
+                None => "",
+            };
+            format!("next limit: {name}, at {bound}{} req/s", short(at.rps))
         }
         None => "next limit: unknown".to_owned(),
     });

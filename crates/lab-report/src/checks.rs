@@ -44,7 +44,7 @@ pub(super) fn blocks(results: &Results, findings: &Findings) -> Vec<Block> {
     let table = Table::of(&others, COLUMNS, |line| line.outcome == Outcome::NotChecked);
     let (ran, repetitions) = (count(findings.ran, "trial"), count(results.repetitions, "repetition"));
     let summary = format!(
-        "{ran} of {} have figures ({repetitions} of each level). Not checked: the check could not be made, or its result is not clear.",
+        "{ran} of {} gave a result ({repetitions} of each level). Not checked: the check could not be made, or its result is not clear.",
         findings.planned
     );
     let passed = Table::of(&passed, &COLUMNS[..3], |_| false);
@@ -213,7 +213,7 @@ mod tests {
         for said in [
             "| low; nothing succeeded at 1 client; not every client was answered at 128 clients; failed checks: errors",
             "| unknown; the lowest valid level already has over half of the capacity |",
-            "15 trials of 15 have figures",
+            "15 trials of 15 gave a result",
         ] {
             assert!(text.contains(said), "{said:?} is missing in {text}");
         }

@@ -5,7 +5,7 @@ use super::format::{self, finite, latency, number, percent};
 use super::sentences::{self, how_slowed, slowed};
 use kv::units::short;
 use lab_analysis::rows::SATURATED;
-use lab_analysis::{Effect, Estimate, Evidence, Grade, Shown, WorkloadFindings};
+use lab_analysis::{Bound, Effect, Estimate, Evidence, Grade, Shown, WorkloadFindings};
 use lab_data::results::ResourceKind;
 
 /// Why this limit and no other.
@@ -31,7 +31,7 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
             .growth_levels
             .map_or_else(String::new, |(low, high)| format!(" Queue growth: from {low} to {high} clients."));
         page.push(Block::Notes(vec![format!(
-            "Utilization and busy time: over {levels}, by which the limit is determined.{growth} Full at: from the level with the highest goodput."
+            "Utilization and busy time: means over {levels}, by which the limit is determined.{growth} Full at: from the level with the highest goodput alone, so where the busy time per request differs between the levels (±), it is not goodput ÷ utilization of this table."
         )]));
     }
     if !found.effects.is_empty() {
@@ -62,11 +62,12 @@ const CANDIDATES: &[(&str, fn(&Candidate) -> Option<String>)] = &[
     }),
     ("full at, req/s", |(of, _)| {
         of.ceiling().map(|at| {
-            if at.or_more && of.utilization < SATURATED {
-                format!("≥ {}", short(at.rps))
-            } else {
-                short(at.rps)
-            }
+            let bound = match at.bound.filter(|_| of.utilization < SATURATED) {
+                Some(Bound::AtLeast) => "≥ ",
+                Some(Bound::AtMost) => "≤ ",
+                None => "",
+            };
+            format!("{bound}{}", short(at.rps))
         })
     }),
     ("queue growth", |(of, _)| {

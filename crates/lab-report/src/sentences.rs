@@ -99,7 +99,7 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
     full.into_iter().chain(because).chain(help(found)).collect()
 }
 
-/// Why what is named is not what has the queue: ` Requests in server workers need server CPU (98 % busy). Therefore …`
+/// Why what is named is not what has the queue: ` Requests queue at server workers, which …`
 fn in_use(of: &Reason, named: &[Evidence]) -> String {
     let (Reason::Queue(growth) | Reason::InStore(growth)) = of else { return String::new() };
     let is_other = named.iter().all(|of| of.resource != growth.resource);
@@ -107,12 +107,11 @@ fn in_use(of: &Reason, named: &[Evidence]) -> String {
         return String::new();
     }
     format!(
-        " Requests in {} need {} ({}). Therefore the limit is {}, and not {}.",
+        " Requests queue at {}, which themselves need {} ({}): so the limit is {}.",
         growth.resource,
         limits(named),
         busy(named),
-        limits(named),
-        growth.resource
+        limits(named)
     )
 }
 
@@ -471,7 +470,7 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
             "Band: interval of the throughput (goodput) in the answers above.",
         ),
         (
-            |of| of.bottleneck.candidates.iter().any(|of| of.ceiling().is_some_and(|at| !at.or_more)),
+            |found| found.bottleneck.candidates.iter().any(|of| found.bottleneck.full_at(of).is_some()),
             "Thin lines: goodput at which a resource would be 100 % busy.",
         ),
         (
@@ -485,11 +484,11 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
         (|of| of.rows.iter().any(|row| row.runs == 0), "No point: all trials failed."),
         (
             |of| of.bottleneck.next.as_ref().is_some_and(|next| next.ceiling().is_some()),
-            "The next limit is given with the goodput at which it would be 100 % busy; “≥” means “or more”.",
+            "The next limit is given with the goodput at which it would be 100 % busy; “≥” means “or more”, “≤” “or less”.",
         ),
         (
             |of| of.bottleneck.grade == Grade::Supported,
-            "“… % busy” is the mean over the levels by which the limit is determined; the section of the workload names them. “Supported”: the limit is at least 95 % busy; or threads wait for it most of the time (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput as it does at a limit. “Confirmed” needs an experiment with [interventions].",
+            "“… % busy” is the mean over the levels by which the limit is determined; the section of the workload names them. “Supported”: the limit is at least 95 % busy; or threads wait for it most of the time (a lock, or a flush); or it is at least 85 % busy, and slowing it a little reduced goodput by more than half of what is expected of a limit. “Confirmed” needs an experiment with [interventions].",
         ),
         (
             |of| of.bottleneck.grade == Grade::Confirmed,
@@ -590,7 +589,7 @@ mod tests {
             ..Evidence::default()
         };
         let said = in_use(&Reason::Queue(growth), &[hard("server CPU", 0.98), hard("database CPU", 0.96)]);
-        let expected = " Requests in server workers need server CPU and database CPU (98 % busy and 96 % busy). Therefore the limit is server CPU and database CPU, and not server workers.";
+        let expected = " Requests queue at server workers, which themselves need server CPU and database CPU (98 % busy and 96 % busy): so the limit is server CPU and database CPU.";
         assert_eq!(said, expected);
     }
 }

@@ -109,8 +109,7 @@ pub(super) fn goodput(found: &WorkloadFindings) -> Vec<Series> {
     let most = ends.fold(0.0, f64::max);
     let levels = levels(found);
     let candidates = found.bottleneck.candidates.iter();
-    let ceilings =
-        candidates.filter_map(|of| Some((&of.resource, of.ceiling().filter(|at| !at.or_more)?.rps)));
+    let ceilings = candidates.filter_map(|of| Some((&of.resource, found.bottleneck.full_at(of)?)));
     let ceilings = ceilings.filter(|(_, rps)| *rps <= CEILING_MAX * most).map(|(name, rps)| {
         Series::new(format!("{name} 100 %"), Colour::Soft, Kind::Thin, across(&levels, rps))
     });

@@ -1,6 +1,6 @@
 //! What is known of every resource at the levels that decide: the numbers the rules are asked with.
 
-use super::{CONFLICTS, CONSTANT, EARLY, Evidence, Reason, SHOULDER_FALL};
+use super::{CONFLICTS, CONSTANT, EARLY, Evidence, RISES, Reason, SHOULDER_FALL};
 use crate::capacity::{Capacity, SHOULDER};
 use crate::knee::Knee;
 use crate::rows::{POOL_SEEN, Row, SATURATED, Use, best, usable};
@@ -96,6 +96,12 @@ pub(super) fn evidence(
     });
     // Cores that parts share are named after the part that uses them, where there is one.
     let alone = first.mostly.as_ref().filter(|part| uses.iter().all(|of| of.mostly.as_ref() == Some(part)));
+    let most_clients = usable(rows)
+        .next_back()
+        .filter(|row| capacity.rps().is_some_and(|rps| row.rps() >= EARLY * rps.mean))
+        .and_then(|row| Some((row, row.resources[i].utilization?)));
+    let least_rps = best(deciding.iter().copied())
+        .and_then(|row| Some(row.rps() / row.resources[i].utilization.filter(|share| *share > 0.0)?));
     Some(Evidence {
         resource: alone.map_or_else(|| first.name.clone(), |part| format!("{part} CPU")),
         id: first.name.clone(),
@@ -106,13 +112,12 @@ pub(super) fn evidence(
         demand_variation,
         servers: first.servers,
         ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
-        least_rps: best(deciding.iter().copied())
-            .and_then(|row| Some(row.rps() / row.resources[i].utilization.filter(|share| *share > 0.0)?)),
+        least_rps,
         load_dependent: first.kind != ResourceKind::Cap && (falls || early),
-        at_most_clients: usable(rows)
-            .next_back()
-            .filter(|row| capacity.rps().is_some_and(|rps| row.rps() >= EARLY * rps.mean))
-            .and_then(|row| Some((row.level, row.resources[i].utilization?))),
+        rises: most_clients
+            .zip(least_rps)
+            .is_some_and(|((row, utilization), rps)| rps * utilization > RISES * row.rps()),
+        at_most_clients: most_clients.map(|(row, utilization)| (row.level, utilization)),
         reached_at: usable(rows).filter(|row| is_saturated(row)).count(),
         computing: mean(uses.iter().filter_map(|of| of.computing)),
         limit: limit_of(of, alone.map(String::as_str)),

@@ -1,4 +1,4 @@
-//! What limits a workload, and how sure that is (docs/method.md, Bottleneck).
+//! What limits a workload, and how sure that is (docs/method.md, Limit).
 //!
 //! Five kinds of evidence, each a number: how busy a resource is and what it takes of each request, for what the clients
 //! wait, whom the kernel holds back, where the databases' sessions are, and what happens when it is made slower. [`RULES`] name a resource, or
@@ -20,6 +20,7 @@ pub use reason::{Growth, Reason};
 pub use rules::{Case, Conclusion, RULES, Rule};
 
 use super::capacity::Capacity;
+use super::compare::Bound;
 use super::interventions::{Effect, Shown, headroom};
 use super::knee::Knee;
 use super::rows::{FastFail, Row, SATURATED};
@@ -37,6 +38,8 @@ const NEARLY_ALL: f64 = 0.8;
 const HANDED_ON: f64 = 0.85;
 /// An imposed cap is named if it was reached at so many levels, the best one among them: one alone may be chance.
 const CAP_LEVELS_MIN: usize = 3;
+/// With the most clients a request needs clearly more if it needs so many times as much.
+const RISES: f64 = 1.25;
 /// A demand that falls by more than this factor over such levels is no constant.
 const SHOULDER_FALL: f64 = 1.05;
 /// What several servers write at the same time.
@@ -67,6 +70,14 @@ pub struct Bottleneck {
     pub because: Vec<Reason>,
 }
 
+impl Bottleneck {
+    /// The throughput at which a resource would be busy all the time; `None` where only a bound of it is known, but for what is named.
+    pub fn full_at(&self, of: &Evidence) -> Option<f64> {
+        let is_named = || self.named.iter().any(|named| named.resource == of.resource);
+        of.ceiling().filter(|at| at.bound.is_none() || is_named()).map(|at| at.rps)
+    }
+}
+
 /// How sure a bottleneck is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grade {
@@ -92,8 +103,8 @@ pub enum Grade {
 pub struct Ceiling {
     /// Requests per second.
     pub rps: f64,
-    /// Whether it may be more: the demand falls with load.
-    pub or_more: bool,
+    /// Set where the demand changes with the load: it falls, and this is the least; or it rises, and this is the most.
+    pub bound: Option<Bound>,
 }
 
 /// A resource at the levels that decide.
@@ -122,6 +133,8 @@ pub struct Evidence {
     pub least_rps: Option<f64>,
     /// Whether its demand falls as load grows: batching, or a figure that is no utilization.
     pub load_dependent: bool,
+    /// Whether its demand with the most clients is clearly above that at the level with the most goodput.
+    pub rises: bool,
     /// The most clients, and its busy share with so many; `None` where goodput has collapsed there.
     pub at_most_clients: Option<(u32, f64)>,
     /// At how many of all usable levels it was saturated.
@@ -164,10 +177,12 @@ impl Evidence {
     /// The throughput at which it would be busy all the time; `None` where its demand is mostly noise.
     pub fn ceiling(&self) -> Option<Ceiling> {
         let is_known = self.kind != ResourceKind::Indication && self.utilization >= BUSY_MIN;
-        self.least_rps
-            .or(self.ceiling_rps)
-            .filter(|_| is_known)
-            .map(|rps| Ceiling { rps, or_more: self.load_dependent })
+        let bound = match (self.rises, self.load_dependent) {
+            (true, _) => Some(Bound::AtMost),
+            (_, true) => Some(Bound::AtLeast),
+            _ => None,
+        };
+        self.least_rps.or(self.ceiling_rps).filter(|_| is_known).map(|rps| Ceiling { rps, bound })
     }
 
     /// Whether the utilization law says that it is a limit.
@@ -294,7 +309,9 @@ fn next(evidence: &[Evidence], named: &[usize], capacity_rps: f64) -> Option<Evi
     let others = evidence.iter().enumerate().filter(|(i, of)| !named.contains(i) && may(of));
     let ceilings = others.filter_map(|(_, of)| Some((of.ceiling()?, of)));
     let above = ceilings.filter(|(at, _)| at.rps > capacity_rps && Some(at.rps) >= of_winners);
-    let lowest = above.min_by(|(a, _), (b, _)| a.or_more.cmp(&b.or_more).then(a.rps.total_cmp(&b.rps)));
+    let may_be_higher = |at: &Ceiling| at.bound == Some(Bound::AtLeast);
+    let lowest =
+        above.min_by(|(a, _), (b, _)| may_be_higher(a).cmp(&may_be_higher(b)).then(a.rps.total_cmp(&b.rps)));
     lowest.map(|(_, of)| of.clone()).filter(|_| !named.is_empty())
 }
 

@@ -465,22 +465,25 @@ fn the_next_limit_is_never_below_the_named_one_nor_the_capacity() {
             let expected = all[named.len()..].iter().filter(|of| **of > 100.0 && **of >= floor);
             let expected = expected.copied().min_by(f64::total_cmp);
             let found = |of: [Evidence; 3]| next(&of, named, 100.0).and_then(|of| of.ceiling());
-            let or_more = |or_more| expected.map(|rps| Ceiling { rps, or_more });
-            assert_eq!(found(all.map(evidence)), or_more(false), "{all:?}, named {named:?}");
-            assert_eq!(found(all.map(evidence).map(batching)), or_more(true), "{all:?}, named {named:?}");
+            let at = |bound| expected.map(|rps| Ceiling { rps, bound });
+            assert_eq!(found(all.map(evidence)), at(None), "{all:?}, named {named:?}");
+            let least = at(Some(Bound::AtLeast));
+            assert_eq!(found(all.map(evidence).map(batching)), least, "{all:?}, named {named:?}");
         }
         assert!(next(&all.map(evidence), &[], 100.0).is_none());
     }
 }
 
 #[test]
-fn what_is_hardly_busy_has_no_ceiling_and_what_does_more_when_busier_a_lower_bound() {
+fn what_is_hardly_busy_has_no_ceiling_and_a_demand_that_changes_with_load_a_bound() {
     let (ceiling_rps, least_rps) = (Some(100.0), Some(120.0));
     let evidence = Evidence { utilization: 0.5, ceiling_rps, least_rps, ..Evidence::default() };
-    assert_eq!(evidence.ceiling(), Some(Ceiling { rps: 120.0, or_more: false }));
+    let at = |bound| Some(Ceiling { rps: 120.0, bound });
+    assert_eq!(evidence.ceiling(), at(None));
     assert_eq!(Evidence { utilization: 0.01, ..evidence.clone() }.ceiling(), None);
     let batching = Evidence { load_dependent: true, ..evidence.clone() };
-    assert_eq!(batching.ceiling(), Some(Ceiling { rps: 120.0, or_more: true }));
+    assert_eq!(batching.ceiling(), at(Some(Bound::AtLeast)));
+    assert_eq!(Evidence { rises: true, ..batching }.ceiling(), at(Some(Bound::AtMost)));
     assert_eq!(Evidence { kind: ResourceKind::Indication, ..evidence }.ceiling(), None);
 }
 
@@ -493,9 +496,34 @@ fn a_ceiling_that_may_be_higher_is_next_only_if_no_other_is_known() {
     let firm = Evidence { ceiling_rps: Some(900.0), ..of(900.0, false) };
     let named = Evidence { ceiling_rps: Some(100.0), ..of(100.0, false) };
     let found = |of: &[Evidence]| next(of, &[0], 95.0).and_then(|of| of.ceiling());
-    let flush = Ceiling { rps: 300.0, or_more: true };
+    let flush = Ceiling { rps: 300.0, bound: Some(Bound::AtLeast) };
     assert_eq!(found(&[named.clone(), of(400.0, true), of(300.0, true)]), Some(flush));
-    assert_eq!(found(&[named, of(300.0, true), firm]), Some(Ceiling { rps: 900.0, or_more: false }));
+    assert_eq!(found(&[named, of(300.0, true), firm]), Some(Ceiling { rps: 900.0, bound: None }));
+}
+
+/// A flush that waits for a core takes longer with more clients.
+#[test]
+fn the_ceiling_of_a_demand_that_rises_is_an_upper_bound() {
+    let bound = |most: f64| {
+        let mut results = scene(&[
+            actor("server CPU", Limit::ServerCpu, |n| {
+                (if n < 2.0 { 0.4 } else { 0.98 }, Some((n - 1.0).max(0.0)), None)
+            }),
+            actor("store flush", Limit::CommitPath, |_| (0.0, Some(0.0), None)),
+        ]);
+        for trial in &mut results.trials {
+            let busy = if trial.level == 64 { most } else { 0.2 };
+            grow(trial, "store flush.busy", busy * trial.elapsed_secs);
+            // The best level is a lower one.
+            if let (64, Some(load)) = (trial.level, &mut trial.load) {
+                load.goodput_rps *= 0.98;
+            }
+        }
+        let next = found(&results).bottleneck.next.unwrap();
+        assert_eq!(next.resource, "store flush");
+        next.ceiling().unwrap().bound
+    };
+    assert_eq!([0.2, 0.21, 0.6].map(bound), [None, None, Some(Bound::AtMost)]);
 }
 
 /// On a busy machine the level with the most goodput may be one below the limit.

@@ -47,7 +47,7 @@ pub const CHECKS: &[Check] = &[
     check("headroom", "generator headroom", Low, Test::Workload(headroom::check))
         .about("the generator is slowed a little; goodput must fall by less than half of what it would fall if the generator were the limit (details: docs/method.md)"),
     check("little", "Little’s law", Low, Test::Row(row::little))
-        .about("within 2 %, attempts per second × (latency + think time) is the number of clients; in an open loop, attempts per second × (time from sending a request to its answer) is the number of requests in flight"),
+        .about("the residual of Little’s law is at most 2 %, of the number of clients or, in an open loop, of requests in flight (details: docs/method.md)"),
     check("percentiles", "order of percentiles", Low, Test::Row(row::percentiles))
         .about("min ≤ p50 ≤ p90 ≤ p99 ≤ p99.9 ≤ max, mean ≤ max, and no latency is above 60 s"),
     check("errors", "errors", Medium, Test::Row(row::errors))
@@ -55,13 +55,13 @@ pub const CHECKS: &[Check] = &[
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))
         .about("little else runs: other virtual machines take at most 0.5 % of the cores (steal), other processes at most 5 %, and nothing is swapped"),
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
-        .about("at most 1 % of the sum of all latencies is delay by the generator: its threads wait for a core, or send late; answers that wait to be read do not count"),
+        .about("at most 1 % of the sum of all latencies is delay by the generator: its threads wait for a core, or send late; answers that wait to be read are left to the check of generator headroom"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
         .about("goodput and latency have no trend in the window, and an open loop is not over capacity; needs a window long enough to show a trend"),
     check("mix", "requested mix", Medium, Test::Row(row::mix))
         .about("the observed mix of operations is the requested one"),
     check("checkpoints", "checkpoints", Medium, Test::Row(row::checkpoints))
-        .about("the window holds no checkpoint of the database, or at least two: with one, trials differ by when it came"),
+        .about("the window holds no checkpoint of the database, or at least two: with exactly one, results depend on when it came"),
     check("complete", "complete trials", Medium, Test::Workload(run::complete))
         .about("no planned trial failed"),
     check("repetitions", "repetitions", Medium, Test::Workload(run::repetitions))

@@ -308,7 +308,7 @@ pub(super) fn checkpoints(case: &OfRow) -> Checked {
         (!grown.is_empty()).then(|| grown.iter().any(|count| count.round() == 1.0))
     };
     let Some(runs) = case.ran.iter().map(has_one).collect::<Option<Vec<bool>>>() else {
-        return Checked::not_checked("no database whose checkpoints are counted");
+        return Checked::not_checked("the target has no database whose checkpoints the lab can count");
     };
     let (one, of) = (runs.iter().filter(|has_one| **has_one).count(), runs.len());
     Checked::unless(
