@@ -21,7 +21,8 @@ const DISTANCE_MAX: f64 = 0.02;
 const COUNT_OFF_MAX: f64 = 0.01;
 /// What a percentile of the report may be off by, as a share of the stall.
 const PERCENTILE_OFF_MAX: f64 = 0.02;
-const BOUND: &str = "at most: latencies 0.02 (a distance between 0 and 1), number of delayed requests 1 %, percentiles 2 % of the length of the stall";
+const BOUND: &str =
+    "at most: distribution 0.02, number of delayed requests 1 %, percentiles 2 % of the length of the stall";
 /// A responder that is busier than this is too slow for the rate: its own record would decide the check.
 const UTILIZATION_MAX: f64 = 0.2;
 /// The percentiles from here up are those of the stall.
@@ -106,7 +107,7 @@ fn compare(
     let agreement =
         if agrees { "" } else { "; the percentiles disagree with the histogram, which fails the check" };
     Ok(format!(
-        "{clients} client{} at a fixed rate{}: latencies {distance:.4} off the calculated distribution (Kolmogorov–Smirnov), number of delayed requests {:+.2} % off, percentiles from p99 up off by {:.2} % of the length of the stall{agreement}",
+        "{clients} client{} at a fixed rate{}: the distribution of latencies differs from the calculated one by {distance:.4} (Kolmogorov–Smirnov distance, 0 to 1), the number of delayed requests by {:+.2} %, and p99 and higher percentiles by {:.2} % of the length of the stall{agreement}",
         if clients == 1 { "" } else { "s" },
         if is_at_end { ", stall to the end of the window" } else { "" },
         count_off * 100.0,

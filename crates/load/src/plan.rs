@@ -59,7 +59,7 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
-    /// Workload for a key-value server, see --list. With another flag of this group the default is get_popular; with none of them, the URL itself is requested
+    /// Workload for a key-value server, see --list. Any flag of this group asks for a load of keys and values, by default get_popular; without one, the URL is requested as it is
     #[arg(long, value_name = "NAME", help_heading = KEY_VALUE)]
     pub workload: Option<&'static Workload>,
 

@@ -11,12 +11,12 @@ use tokio_postgres::Client;
 /// How long a host may take to say what it is. One that is stopped accepts connections, and says nothing.
 const HOST_MAX: Duration = Duration::from_secs(2);
 
-/// Tells a run of a server from every other one, of this server or of others. The time line of a server that is written
+/// Tells a run of a server from every other one, of this server or of others. The timeline of a server that is written
 /// changes only with it: a server is promoted once in a run.
 pub(super) const SERVER: &str = "concat_ws(' ', (SELECT system_identifier FROM pg_control_system()),
     extract(epoch FROM pg_postmaster_start_time()))";
 
-/// What a host is: its cluster, whether it takes writes, and its time line, which each promotion raises.
+/// What a host is: its cluster, whether it takes writes, and its timeline, which each promotion raises.
 const STATE: &str = "SELECT (SELECT system_identifier FROM pg_control_system()),
     NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off',
     CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END";

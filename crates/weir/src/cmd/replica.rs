@@ -25,7 +25,7 @@ struct Ends {
     #[arg(long, value_name = "URL", env = "WEIR_READ_FALLBACK", hide_env_values = true)]
     replica: String,
 
-    /// The stores, as for weir serve. The server of the copy connects to these URLs, too
+    /// The stores, as for weir serve. The PostgreSQL server that gets the copy has to reach these URLs, too
     #[arg(long, value_name = "URL", env = "WEIR_STORE", hide_env_values = true, required = true)]
     store: Vec<String>,
 }

@@ -35,7 +35,8 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Error {
     let mut command = &all;
     // As deep as the words lead: `weir replica init` has flags of its own.
     for word in words.iter().skip(1) {
-        let Some(below) = command.find_subcommand(word) else { break };
+        let below = command.find_subcommand(word).filter(|below| below.get_name() != "help");
+        let Some(below) = below else { break };
         command = below;
     }
     let name = command.get_bin_name().unwrap_or("weir");

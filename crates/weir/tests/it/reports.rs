@@ -41,7 +41,7 @@ fn check(report: &str, database: &str, workloads: &[&str]) -> (u32, String) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let trials = 2 * workloads.len();
-    assert!(page.contains(&format!("{trials} trials of {trials} have figures")), "{page}");
+    assert!(page.contains(&format!("{trials} trials of {trials} gave a result")), "{page}");
     assert!(page.contains(database), "{database} is not named: {page}");
     assert!(page.contains("Published beside measured"), "{page}");
     for workload in workloads {
