@@ -7,6 +7,7 @@
 use super::end::{End, EndFile};
 use super::files;
 use super::repair::{self, Checked};
+use super::replay::last_meta;
 use super::segment::{self, PREAMBLE_BYTES};
 use crate::{Error, Kind};
 use rustix::io::Errno;
@@ -123,11 +124,13 @@ fn locked(partial: &Path) -> io::Result<File> {
 fn copy(segments: &[(u32, File)], newest_bytes: &[u8], partial: &Path) -> io::Result<()> {
     clear(partial)?;
     // Before what it tells of, so that a copy of the copy that is cut short has it.
-    if let (Some((first, _)), Some((segment, _)), Some(store)) =
+    if let (Some((oldest, _)), Some((segment, _)), Some(store)) =
         (segments.first(), segments.last(), segment::store_of(newest_bytes))
     {
         let bytes = newest_bytes.len() as u64;
-        End { store, first: *first, segment: *segment, bytes, is_copy: true }.write(partial)?;
+        // Not the oldest that is there: of a damaged log others before it may be missing.
+        let first = last_meta(newest_bytes, store).map_or(*oldest, |meta| meta.first as u32);
+        End { store, first, segment: *segment, bytes, is_copy: true }.write(partial)?;
     }
     for (at, (number, file)) in segments.iter().enumerate() {
         let path = files::path(partial, *number);

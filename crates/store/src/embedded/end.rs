@@ -277,15 +277,24 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (original, copy) = (place.path().join("store"), place.path().join("copy"));
         let (_, newest) = at_rest(&original, 100);
-        let whole = fs::read(&newest).unwrap();
-        for is_missing in [false, true] {
+        let oldest = files::path(&original, 1);
+        for (path, is_missing) in [(&newest, false), (&newest, true), (&oldest, true)] {
+            let whole = fs::read(path).unwrap();
             match is_missing {
-                true => fs::remove_file(&newest).unwrap(),
-                false => cut(&newest, 3000),
+                true => fs::remove_file(path).unwrap(),
+                false => cut(path, 3000),
             }
-            let error = backup(&original, &copy).unwrap_err();
-            assert!(error.to_string().contains("the store is damaged: "), "{error}");
-            fs::write(&newest, &whole).unwrap();
+            // Also after a crash, where nothing says where the log ended.
+            let end = fs::read(original.join(END)).unwrap();
+            for is_at_rest in [true, false].into_iter().take(if *path == oldest { 2 } else { 1 }) {
+                if !is_at_rest {
+                    End::remove(&original).unwrap();
+                }
+                let error = backup(&original, &copy).unwrap_err();
+                assert!(error.to_string().contains("the store is damaged"), "{error}");
+            }
+            fs::write(original.join(END), end).unwrap();
+            fs::write(path, &whole).unwrap();
         }
         backup(&original, &copy).unwrap();
     }

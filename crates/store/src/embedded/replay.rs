@@ -75,6 +75,14 @@ impl std::fmt::Display for Damage {
     }
 }
 
+/// What the segment with these bytes says last of the log.
+pub(super) fn last_meta(bytes: &[u8], store: u64) -> Option<Meta> {
+    let said = Walk::through(bytes, store, None, true).entries(bytes, u64::MAX);
+    let said: Vec<Meta> = said.iter().filter_map(|range| Meta::of_entry(&bytes[range.clone()])).collect();
+    // All such entries of a segment have the same epoch. One with another is part of a damaged value, written by a client.
+    said.iter().rfind(|meta| meta.epoch == said[0].epoch).cloned()
+}
+
 impl Replayed {
     pub(super) fn read(directory: &Path) -> io::Result<Replayed> {
         let mut numbers = files::segments(directory)?;
@@ -119,11 +127,7 @@ impl Replayed {
         // What the newest says first decides from which segment on all have to be there.
         for number in numbers.iter().rev() {
             let (bytes, _) = read(*number)?;
-            let said = Walk::through(&bytes, store, None, true).entries(&bytes, u64::MAX);
-            let said: Vec<Meta> =
-                said.iter().filter_map(|range| Meta::of_entry(&bytes[range.clone()])).collect();
-            // All such entries of a segment have the same epoch. One with another is part of a damaged value, written by a client.
-            if let Some(meta) = said.iter().rfind(|meta| meta.epoch == said[0].epoch).cloned() {
+            if let Some(meta) = last_meta(&bytes, store) {
                 // Each start begins at least one segment.
                 let epoch = meta.epoch.saturating_add(u64::from(last - number));
                 replayed.meta = Some(Meta { epoch, ..meta });
