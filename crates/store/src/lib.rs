@@ -82,6 +82,9 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// Says to a server that stands by that this one ends soon: of a store whose leases have no [`Owner`].
+    fn note_end(&self) {}
+
     /// Its clock, which is set with each lease. A store that is acquired once and for all may advance it later.
     fn clock(&self) -> Arc<Clock> {
         Arc::default()

@@ -439,10 +439,13 @@ async fn confirm(mut owner: LeaseOwner<'_>, shared: &Shared) -> String {
                 if !serves_on {
                     shared.hit_lease.end();
                 }
-                if let Some(owner) = &mut owner
-                    && let Err(error) = owner.release().await
-                {
-                    return error.to_string();
+                match &mut owner {
+                    Some(owner) => {
+                        if let Err(error) = owner.release().await {
+                            return error.to_string();
+                        }
+                    }
+                    None => shared.store.note_end(),
                 }
                 shared.leaving.send_replace(Leaving::Announced);
             }

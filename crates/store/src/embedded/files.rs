@@ -3,7 +3,7 @@
 use rustix::fs::{FallocateFlags, fallocate, syncfs};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,19 @@ pub(super) fn lock(directory: &Path) -> io::Result<File> {
     let file =
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(directory.join(LOCK))?;
     file.try_lock()?;
+    // What the one before noted.
+    file.set_len(0)?;
     Ok(file)
+}
+
+/// Notes in the locked `file` that who has it ends soon.
+pub(super) fn note_end(mut file: &File) -> io::Result<()> {
+    file.write_all(b"ends")
+}
+
+/// Whether who has the lock of `directory` has noted that.
+pub(super) fn ends(directory: &Path) -> bool {
+    fs::metadata(directory.join(LOCK)).is_ok_and(|file| file.len() > 0)
 }
 
 /// For readers only, without making anything. `None`: nobody has used the directory since it was copied. An error of kind

@@ -12,6 +12,7 @@ use super::files::{self, BLOCK_BYTES};
 use super::index::{Index, Place, Segment};
 use super::replay::Replayed;
 use super::segment::{self, Entry, EntryKind, Meta, PREAMBLE_BYTES};
+use crate::sql::ending;
 use crate::{Error, EventBlock, Found, Kind, Listed, Listing};
 use kv::{Change, Key, Row, Version, Write};
 use parking_lot::{Mutex, RwLock};
@@ -118,7 +119,7 @@ pub(super) struct Log {
     pub(super) store: u64,
     pub(super) index: RwLock<Index>,
     pub(super) writer: Mutex<Writer>,
-    _lock: File,
+    lock: File,
 }
 
 impl Log {
@@ -142,6 +143,9 @@ impl Log {
             files::sync_name(named).map_err(cannot)?;
         }
         let lock = files::lock(directory).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock if files::ends(directory) => {
+                ending(&format!("file:{}", directory.display()))
+            }
             io::ErrorKind::WouldBlock => {
                 let what = format!("another server holds the store file:{}", directory.display());
                 Error::new(Kind::Taken, format!("{what}; stop it, or use another directory"))
@@ -205,7 +209,7 @@ impl Log {
         lock: File,
     ) -> Log {
         let (directory, index, writer) = (directory.to_owned(), RwLock::new(index), Mutex::new(writer));
-        Log { directory, segment_bytes_max, store, index, writer, _lock: lock }
+        Log { directory, segment_bytes_max, store, index, writer, lock }
     }
 
     /// Says where the log ends, for who opens it after this; nothing of one of which a write or a flush failed.
@@ -215,6 +219,14 @@ impl Log {
         let is_known = !writer.is_spoiled && !writer.is_lost && writer.carried_end == 0;
         let end = End { store: self.store, first: writer.meta.first as u32, segment, bytes, is_copy: false };
         if is_known { end.write(&self.directory) } else { Ok(()) }
+    }
+
+    /// Says to who waits for the lock that this server ends soon.
+    pub(super) fn note_end(&self) {
+        // Who does not see it refuses requests until it has the lock.
+        if let Err(error) = files::note_end(&self.lock) {
+            log::debug!("cannot note the end: {error}");
+        }
     }
 
     /// Which epoch this is.

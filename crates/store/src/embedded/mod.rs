@@ -200,6 +200,12 @@ impl Store for Embedded {
         }
     }
 
+    fn note_end(&self) {
+        if let Some(opened) = self.owned.lock().as_ref().and_then(|(_, opened)| opened.upgrade()) {
+            opened.log.note_end();
+        }
+    }
+
     fn workers(&self) -> Workers {
         // There is one log: a second write worker would only halve the batches.
         Workers { read: 1, write: 1 }

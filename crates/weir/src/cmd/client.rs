@@ -40,7 +40,7 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
 
-    /// How long a request is repeated while the server cannot be reached or answers 408, 429, 503 or 504
+    /// How long a request is repeated while the server cannot be reached or answers 408, 429, 502, 503 or 504
     #[arg(long, value_name = "TIME", default_value = "60s")]
     retry: Span,
 }
@@ -129,7 +129,7 @@ impl Client {
             let was_used = self.connection.as_ref().is_some_and(|connection| connection.is_used);
             let (why, pause) = match self.exchange(request) {
                 Ok(answer) if expected.contains(&answer.status) => return Ok(answer),
-                Ok(Answer { status: 408 | 429 | 503 | 504, pause, body }) => (detail(&body), pause),
+                Ok(Answer { status: 408 | 429 | 502 | 503 | 504, pause, body }) => (detail(&body), pause),
                 Ok(Answer { status, body, .. }) => {
                     let what =
                         format!("{} answered {status} to {}: {}", self.server, request.method, detail(&body));
