@@ -171,7 +171,8 @@ impl<S: Stream> Wire<S> {
         };
         self.worker.shared.budget.check(announced).map_err(Failure::from)?;
         let mut body = Vec::new();
-        if request.expects_continue && !decoder.is_done() && self.input.is_empty() {
+        // Also of an empty body: the AWS CLI would take the answer for that of its next request, and wait a minute for it.
+        if request.expects_continue && request.is_framed && self.input.is_empty() {
             response::write(&mut self.output, 100).end();
             self.flush().await?;
         }

@@ -143,6 +143,11 @@ fn put_kv_by_its_table() {
             kept("PUT /kv/e", "Expect: 100-continue\r\nContent-Length: 1\r\n", "") ,
             "HTTP/1.1 100 Continue\r\n\r\n".into(),
         ),
+        // A client that waits for it takes it for the answer to its next request, if it comes late.
+        (
+            kept("PUT /kv/e", "Expect: 100-continue\r\nContent-Length: 0\r\n", ""),
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n".into(),
+        ),
         (kept("GET /kv/a/b", "", ""), closing("404 Not Found", TEXT, "Not found")),
         (kept("PUT /kv/a/b", "", "x"), bare("404 Not Found")),
         (kept("POST /kv/a", "", "x"), bare("404 Not Found")),
