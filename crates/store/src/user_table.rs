@@ -115,6 +115,12 @@ impl Names {
     fn of(url: &mut StoreUrl) -> Result<Option<Names>, String> {
         match PARAMETERS.map(|name| url.take(name)) {
             [None, None, None] => Ok(None),
+            [Some(table), ..] if table.rsplit('.').next().is_some_and(|name| name.starts_with("weir_")) => {
+                Err(format!("table={table} is a table of weir itself: name one of another program"))
+            }
+            [_, Some(key), Some(value)] if key == value => {
+                Err(format!("key={key} and value={value} are the same column: name two"))
+            }
             [Some(table), Some(key), Some(value)] => Ok(Some(Names { table, key, value })),
             _ => Err("table, key and value go together: write table=NAME&key=COLUMN&value=COLUMN".into()),
         }

@@ -475,8 +475,8 @@ fn meaning(error: &mysql_async::Error) -> Meaning {
         (1205 | 1317 | 1969 | 3024 | 3572, _) => Meaning::TimedOut,
         // A deadlock; the nodes of a cluster that disagree when one commits.
         (1213 | 3101, _) | (_, Some("40")) => Meaning::RolledBack,
-        // A packet, a row or a blob too large for a setting; a check; a trigger.
-        (1048 | 1118 | 1153 | 1301 | 1364 | 1366 | 1644 | 3819 | 4025, _)
+        // A packet, a row or a blob too large for a setting; a check; a trigger; no partition for it.
+        (1048 | 1118 | 1153 | 1301 | 1364 | 1366 | 1526 | 1591 | 1644 | 1748 | 3819 | 4025, _)
         | (_, Some("22" | "23" | "44" | "45")) => Meaning::Unfit,
         _ => Meaning::Refused,
     }
@@ -536,6 +536,7 @@ mod tests {
         assert!(matches!(kind(1406, "22001"), Meaning::Unfit), "too long");
         assert!(matches!(kind(1644, "45000"), Meaning::Unfit), "a trigger");
         assert!(matches!(kind(30001, "45000"), Meaning::Unfit), "a trigger with a number of its own");
+        assert!(matches!(kind(1526, "HY000"), Meaning::Unfit), "no partition");
         assert!(matches!(kind(1021, "HY000"), Meaning::Refused), "disk full");
         assert!(matches!(kind(1290, "HY000"), Meaning::ReadOnly), "read only");
         assert!(matches!(kind(1927, "70100"), Meaning::Ended), "killed");

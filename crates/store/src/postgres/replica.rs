@@ -221,8 +221,8 @@ async fn subscribe(
         }
         (true, false) => {
             return refuse(format!(
-                "{replica} has a subscription {name}, but {primary} has no such slot; \
-                 give --replica an empty database and begin anew"
+                "{replica} has a subscription {name}, but {primary} has no such slot; give the --store URLs in their first \
+                 order, or if the slot is gone, give --replica an empty database and begin anew"
             ));
         }
     };

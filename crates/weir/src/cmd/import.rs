@@ -309,7 +309,7 @@ impl Import {
 fn alone(content: &[u8]) -> Result<(Vec<u8>, Vec<u8>, Stored), String> {
     let Put { op, key, key_b64, value, value_b64, content_type, encoding, expires } =
         serde_json::from_slice(content).map_err(|error| {
-            format!("a line of more than 16 MiB is a put without ttl, if_match and if_none_match: {error}")
+            format!("{error}; a line of more than 16 MiB is a put without ttl, if_match and if_none_match")
         })?;
     if op != "put" {
         return Err(format!("it is a {op} of more than 16 MiB"));
