@@ -236,17 +236,23 @@ impl<S> UserTable<S> {
 
     /// Why there is never such a row, if that is so.
     fn refuses(&self, key: &Key, row: Option<&Row>) -> Option<Error> {
-        let (what, column) = match row {
-            _ if !self.key.fits(key.as_bytes()) => ("key", &self.key),
-            Some(row) if !self.value.fits(row.value()) => ("value", &self.value),
+        let (what, bytes, column) = match row {
+            _ if !self.key.fits(key.as_bytes()) => ("key", key.as_bytes(), &self.key),
+            Some(row) if !self.value.fits(row.value()) => ("value", row.value(), &self.value),
             _ => return None,
         };
-        let Column { name, type_name, length_max, .. } = column;
-        let most = match length_max {
-            None if column.kind == Type::Uuid => ", in lower case with dashes".to_owned(),
-            None => String::new(),
-            Some(Length::Characters(most)) => format!(" of at most {most} characters"),
-            Some(Length::Bytes(most)) => format!(" of at most {most} bytes"),
+        let Column { name, type_name, length_max, kind } = column;
+        let most = match (kind, length_max) {
+            (Type::Text | Type::Json | Type::Jsonb, _) if !kind.fits(bytes) => {
+                ": valid UTF-8 without NUL".to_owned()
+            }
+            (Type::PaddedText, _) if !kind.fits(bytes) => {
+                ": valid UTF-8 without NUL, and without a space at its end".to_owned()
+            }
+            (Type::Uuid, _) => ", in lower case with dashes".to_owned(),
+            (_, None) => String::new(),
+            (_, Some(Length::Characters(most))) => format!(" of at most {most} characters"),
+            (_, Some(Length::Bytes(most))) => format!(" of at most {most} bytes"),
         };
         let shown = &self.shown;
         let why = format!("the {what} does not fit the column {name} of {shown}, which is {type_name}{most}");

@@ -570,7 +570,7 @@ impl Log {
         let store = self.directory.display();
         let what =
             format!("the disk of the embedded store {store} is full, or `ulimit -f` allows no longer file");
-        Error::new(Kind::Refused, format!("{what}; make room: it is used as soon as it is there"))
+        Error::new(Kind::Refused, format!("{what}; make room: a server uses it as soon as it is there"))
     }
 
     pub(super) fn path(&self, segment: u32) -> PathBuf {

@@ -162,7 +162,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "75s", value_parser = positive)]
     pub(super) idle_timeout: Duration,
 
-    /// How long a client may take to send the header section. In each interval of this length, a body must arrive at 1 KiB/s or more
+    /// How long a client may take to send the header section. A request body that arrives at less than 1 KiB/s over this time is refused, too
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive)]
     pub(super) head_timeout: Duration,
 
