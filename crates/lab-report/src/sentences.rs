@@ -6,7 +6,8 @@ use lab_analysis::audit::AuditFinding;
 use lab_analysis::rows::SATURATED;
 use lab_analysis::{
     Blocked, CONFLICTS, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Grade, Growth, Knee,
-    Outside, PublishedSweep, Reason, Row, Searched, TimeSeries, UnderLimit, WAITS, Waiting, WorkloadFindings,
+    Outside, PublishedSweep, Reason, Row, Searched, Shown, TimeSeries, UnderLimit, WAITS, Waiting,
+    WorkloadFindings,
 };
 use lab_data::results::{Limit, ResourceKind, Results, SearchEnd, SearchPlan};
 use stats::RUNS_LEAST;
@@ -96,7 +97,22 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
             busy(named)
         )
     });
-    full.into_iter().chain(because).chain(help(found)).collect()
+    full.into_iter().chain(because).chain(not_generator(found)).chain(help(found)).collect()
+}
+
+/// Why a generator that is as busy as a limit is none.
+fn not_generator(found: &WorkloadFindings) -> Option<String> {
+    let busy = |of: &&Evidence| of.kind == ResourceKind::Generator && of.utilization >= SATURATED;
+    let of = found.bottleneck.candidates.iter().find(busy)?;
+    let is_shown = |effect: &&Effect| effect.of.as_ref() == Some(&of.id) && effect.shown == Shown::NotLimit;
+    let effect = found.effects.iter().find(is_shown)?;
+    Some(format!(
+        "{} is {} busy, too, but not the limit: slowing it cost {} of goodput, of {} expected of a limit.",
+        capitalized(&of.resource),
+        percent(of.utilization, 0),
+        percent(effect.loss.mean.max(0.0), 0),
+        percent(effect.expected_loss, 0)
+    ))
 }
 
 /// Why what is named is not what has the queue: ` Requests queue at server workers, which …`

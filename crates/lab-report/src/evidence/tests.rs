@@ -6,7 +6,7 @@ use lab_analysis::{
     Blocked, Effect, Estimate, Evidence, Findings, Grade, Growth, Help, Place, Population, Reason, Shown,
     findings,
 };
-use lab_data::results::{Change, Limit, Results};
+use lab_data::results::{Change, Limit, ResourceKind, Results};
 use lab_data::simulated::tests::{model, sweep};
 
 const LEVELS: &[u32] = &[1, 2, 4, 8, 16];
@@ -92,6 +92,25 @@ fn every_file_is_written_and_the_same_findings_give_the_same_bytes() {
         assert!(files.iter().any(|file| file.name == name && !file.text.is_empty()), "{name}");
     }
     assert!(files == rendered(&results, &findings));
+}
+
+#[test]
+fn a_generator_as_busy_as_a_limit_is_told_from_one() {
+    let (results, mut findings) = proven();
+    let found = &mut findings.workloads[0];
+    let name = "generator CPU".to_owned();
+    found.bottleneck.candidates.push(Evidence {
+        resource: name.clone(),
+        id: name.clone(),
+        kind: ResourceKind::Generator,
+        utilization: 0.97,
+        ..Evidence::default()
+    });
+    let (expected_loss, loss) = (0.17, Estimate::of(&[0.02, 0.03, 0.04]).unwrap());
+    let effect = Effect { of: Some(name), expected_loss, loss, ..found.effects[1].clone() };
+    found.effects.push(effect);
+    let said = "Generator CPU is 97 % busy, too, but not the limit: slowing it cost 3 % of goodput, of 17 % expected of a limit.";
+    check(&text(&rendered(&results, &findings), "report.html"), &[said]);
 }
 
 #[test]
