@@ -154,11 +154,11 @@ fn share_out(there: f64, places: &mut [Place], unread: &[Option<f64>]) -> bool {
     true
 }
 
-/// Takes `over` off the figures in proportion, down to zero. What is not over is not touched.
+/// Takes `over` off the figures in proportion. More than all of them is not theirs: then they stay as they are.
 fn take_off(over: f64, figures: Vec<&mut f64>) {
     let total: f64 = figures.iter().map(|figure| **figure).sum();
-    if over > 0.0 && total > 0.0 {
-        let left = 1.0 - (over / total).min(1.0);
+    if over > 0.0 && over < total {
+        let left = 1.0 - over / total;
         figures.into_iter().for_each(|figure| *figure *= left);
     }
 }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_twice_is_taken_off_threads_and_no_more_than_they_have() {
+    fn what_is_counted_twice_is_taken_off_threads_unless_it_is_more_than_they_have() {
         let check = |over: f64, expected: [f64; 2]| {
             let mut figures = [0.4, 0.6];
             take_off(over, figures.iter_mut().collect());
@@ -259,7 +259,7 @@ mod tests {
         };
         check(-2.0, [0.4, 0.6]);
         check(0.5, [0.2, 0.3]);
-        check(2.0, [0.0, 0.0]);
+        check(2.0, [0.4, 0.6]);
         take_off(1.0, Vec::new());
     }
 }

@@ -87,7 +87,6 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
         reason(of, &bottleneck.levels) + &in_use
     });
     let named = &bottleneck.named;
-    let is_full = |of: &Evidence| of.blocked.is_none() && of.utilization >= SATURATED;
     // Where nothing else led to it.
     let full = (bottleneck.because.is_empty() && !named.is_empty() && named.iter().all(is_full)).then(|| {
         let levels = format::levels(&bottleneck.levels);
@@ -98,6 +97,10 @@ pub(super) fn evidence(found: &WorkloadFindings) -> Vec<String> {
         )
     });
     full.into_iter().chain(because).chain(not_generator(found)).chain(help(found)).collect()
+}
+
+fn is_full(of: &Evidence) -> bool {
+    of.blocked.is_none() && of.utilization >= SATURATED
 }
 
 /// Why a generator that is as busy as a limit is none.
@@ -123,10 +126,11 @@ fn in_use(of: &Reason, named: &[Evidence]) -> String {
         return String::new();
     }
     format!(
-        " Requests queue at {}, which themselves need {} ({}): so the limit is {}.",
+        " Requests queue at {}, which themselves need {} ({}{}): so the limit is {}.",
         growth.resource,
         limits(named),
         busy(named),
+        if named.iter().all(is_full) { "; from 95 % on that is evidence" } else { "" },
         limits(named)
     )
 }
@@ -605,7 +609,7 @@ mod tests {
             ..Evidence::default()
         };
         let said = in_use(&Reason::Queue(growth), &[hard("server CPU", 0.98), hard("database CPU", 0.96)]);
-        let expected = " Requests queue at server workers, which themselves need server CPU and database CPU (98 % busy and 96 % busy): so the limit is server CPU and database CPU.";
+        let expected = " Requests queue at server workers, which themselves need server CPU and database CPU (98 % busy and 96 % busy; from 95 % on that is evidence): so the limit is server CPU and database CPU.";
         assert_eq!(said, expected);
     }
 }

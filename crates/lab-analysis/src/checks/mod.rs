@@ -55,7 +55,7 @@ pub const CHECKS: &[Check] = &[
     check("machine", "other load on the machine", Medium, Test::Row(row::machine))
         .about("little else runs: other virtual machines take at most 0.5 % of the cores (steal), other processes at most 5 %, and nothing is swapped"),
     check("on_time", "generator delay", Medium, Test::Row(row::on_time))
-        .about("at most 1 % of the sum of all latencies is time in which threads of the generator waited for a core or sent late. Time in which answers waited to be read is not counted here: the check of generator headroom covers it"),
+        .about("at most 1 % of the sum of all latencies is time in which threads of the generator waited for a core or sent late. Time in which answers waited to be read is part of the latencies too, but is not counted here; whether it lowers goodput, the check of generator headroom says"),
     check("steady", "steady state", Medium, Test::Row(steady::check))
         .about("goodput and latency have no trend in the window, and an open loop is not over capacity; needs a window long enough to show a trend"),
     check("mix", "requested mix", Medium, Test::Row(row::mix))
