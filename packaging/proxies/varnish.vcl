@@ -3,6 +3,8 @@
 # varnishd -f /etc/varnish/weir.vcl -a 127.0.0.1:8443 -s default,1G
 vcl 4.1;
 
+import std;
+
 backend weir {
     .host = "127.0.0.1";
     .port = "8080";
@@ -27,6 +29,10 @@ sub vcl_recv {
         return (synth(403));
     }
     if (req.method != "GET" && req.method != "HEAD") {
+        # A pipe that finds no server ends without an answer, and leaves the outcome of a write unknown.
+        if (!std.healthy(req.backend_hint)) {
+            return (synth(503));
+        }
         # A connection of its own, and never a second try: a PUT without an answer may have happened.
         set req.http.Connection = "close";
         return (pipe);
@@ -38,7 +44,20 @@ sub vcl_recv {
     }
     # Keys are case-sensitive and have no parameters; values are the same for all hosts and encodings.
     unset req.http.Accept-Encoding;
+    # A request that waited for another's answer would be answered with it, although a write may have ended in between.
+    set req.hash_ignore_busy = true;
     return (hash);
+}
+
+sub vcl_hit {
+    # The answer came while this request was on its way here: ask weir again.
+    return (pass);
+}
+
+sub vcl_synth {
+    if (resp.status == 503) {
+        set resp.http.Weir-Outcome = "not-applied";
+    }
 }
 
 sub vcl_backend_response {

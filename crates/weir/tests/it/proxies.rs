@@ -4,11 +4,11 @@ use crate::support::{Client, Server, free_address, is_long, postgres, until};
 use lab_run::harness::free_ports;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -148,6 +148,11 @@ fn values_pass_and_what_is_too_large_or_not_for_all_does_not() {
             // Varnish answers 503, too: it never uses a value without asking.
             matches!(answer.status, 502 | 503)
         });
+        // Of Varnish once its check has found that; before, it may close without an answer.
+        until("an answer for a write to a lost server", || {
+            let answer = proxy.client().ask("PUT", "/kv/a", &[], b"x");
+            answer.is_ok_and(|answer| matches!(answer.status, 502 | 503))
+        });
     }
 }
 
@@ -184,6 +189,64 @@ fn a_cache_in_front_asks_before_it_answers() {
     let stats = server.client().stats();
     let not_modified = stats["weir_http_requests_total{method=\"GET\",code=\"304\"}"].as_f64();
     assert!(not_modified >= Some(9.0), "{not_modified:?}");
+}
+
+/// Passes connections on to `server`; holds the first answer after `holds` is set to true, until it is true again.
+fn relay(server: SocketAddr, holds: &Arc<AtomicBool>, held: &Arc<AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (holds, held) = (Arc::clone(holds), Arc::clone(held));
+    thread::spawn(move || {
+        for near in listener.incoming() {
+            let (mut near, far) = (near.unwrap(), TcpStream::connect(server));
+            let Ok(mut far) = far else { continue };
+            let (mut requests, mut to_server) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut requests, &mut to_server);
+                let _ = to_server.shutdown(Shutdown::Write);
+            });
+            let (holds, held) = (Arc::clone(&holds), Arc::clone(&held));
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(bytes @ 1..) = far.read(&mut buffer) {
+                    let is_check = buffer[..bytes].windows(17).any(|part| part == b"Connection: close");
+                    if !is_check && holds.swap(false, SeqCst) {
+                        held.store(true, SeqCst);
+                        until("the end of the hold", || holds.load(SeqCst));
+                    }
+                    let _ = near.write_all(&buffer[..bytes]);
+                }
+                let _ = near.shutdown(Shutdown::Write);
+            });
+        }
+    });
+    address
+}
+
+/// Varnish would have a second request for a key wait for the first one's answer, and answer it with that: what was written since was not seen.
+#[test]
+fn no_answer_through_a_cache_is_older_than_its_request() {
+    let server = Server::start("memory:", &[]);
+    let (holds, held) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let proxy = Proxy::start("varnishd", relay(server.address, &holds, &held));
+    until("its check of weir", || proxy.client().get("/readyz").status == 200);
+    for path in ["/kv/kept", "/kv/new"] {
+        server.client().put(path, b"old");
+    }
+    assert_eq!(proxy.client().get("/kv/kept").text(), "old");
+    for path in ["/kv/kept", "/kv/new"] {
+        held.store(false, SeqCst);
+        holds.store(true, SeqCst);
+        let mut first = proxy.client();
+        first.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
+        until("an answer on its way", || held.load(SeqCst));
+        server.client().put(path, b"new");
+        assert_eq!(proxy.client().get(path).text(), "new", "{path}");
+        holds.store(true, SeqCst);
+        assert_eq!(first.answer(false).unwrap().text(), "old", "{path}");
+        holds.store(false, SeqCst);
+        assert_eq!(proxy.client().get(path).text(), "new", "{path}");
+    }
 }
 
 /// Where nothing happens the server says so more often than these proxies lose patience.
