@@ -134,9 +134,7 @@ impl<S: Stream> Connection<S> {
         let prefix = query.prefix.clone();
         let tiers = &worker.shared.tiers;
         // What was before is known with the lease.
-        while tiers.statuses().any(|status| status == Status::Starting) && !worker.is_draining() {
-            self.wait(None, Instant::now() + Duration::from_millis(1)).await?;
-        }
+        self.wait_while(|| tiers.statuses().any(|status| status == Status::Starting)).await?;
         let owned = tiers.statuses().try_for_each(|status| status.epoch().map(|_| ()));
         let watches =
             owned.map_err(|error| Failure::of_read(&error)).and_then(|()| Watches::new(tiers, query));
@@ -145,14 +143,12 @@ impl<S: Stream> Connection<S> {
             Err(failure) => return Ok(self.wire.answer_failure(request, &failure)),
         };
         // What is acknowledged from now on is told. Once the store is lost, everyone who watches begins anew.
-        let is_starting = |watches: &Watches| {
-            let of = tiers.shards.iter().zip(&watches.watches);
+        self.wait_while(|| {
+            let mut of = tiers.shards.iter().zip(&watches.watches);
             let is_up = |tier: &Tiered| matches!(tier.store().status(), Status::Up(_));
-            of.into_iter().any(|(tier, watch)| watch.is_starting() && is_up(tier))
-        };
-        while is_starting(&watches) && !worker.is_draining() {
-            self.wait(None, Instant::now() + Duration::from_millis(1)).await?;
-        }
+            of.any(|(tier, watch)| watch.is_starting() && is_up(tier))
+        })
+        .await?;
         write_events_head(&mut self.wire.output, request);
         self.wire.answered(request, 200, None, None);
         if request.is_head() {
@@ -163,6 +159,16 @@ impl<S: Stream> Connection<S> {
         let ended = self.tell(&mut watches, &prefix).await;
         watchers.fetch_sub(1, Relaxed);
         ended.map(|()| false)
+    }
+
+    /// Waits until this no longer holds, or the server ends. Thousands may wait at once: they look less and less often.
+    async fn wait_while(&mut self, holds: impl Fn() -> bool) -> Result<(), End> {
+        let mut pause = Duration::from_millis(1);
+        while holds() && !self.wire.worker.is_draining() {
+            self.wait(None, Instant::now() + pause).await?;
+            pause = (2 * pause).min(LOOK_PAUSES[0]);
+        }
+        Ok(())
     }
 
     async fn tell(&mut self, watches: &mut Watches, prefix: &[u8]) -> Result<(), End> {

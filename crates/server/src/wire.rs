@@ -229,6 +229,10 @@ impl<S: Stream> Wire<S> {
     pub(super) async fn fill_head(&mut self) -> Result<(), End> {
         self.flush().await?;
         let head_timeout = self.worker.shared.options.head_timeout;
+        // An empty line behind a request begins no other.
+        if self.input[..] == *b"\r\n" {
+            self.input.clear();
+        }
         if self.input.is_empty() {
             match self.fill(self.timeout.until(self.idle), true).await {
                 // A connection without a request may be closed without an answer.

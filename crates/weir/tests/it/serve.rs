@@ -732,13 +732,15 @@ fn an_idle_connection_is_closed_without_an_answer() {
     let server = server(&["--idle-timeout", "500ms"]);
     let mut fresh = server.client();
     // On a slow machine a connection may be closed before its request arrives.
-    let mut used = loop {
+    let used = |end: &str| loop {
         let mut client = server.client();
-        if client.ask("GET", "/healthz", &[], b"").is_ok() {
+        let sent = client.send(format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n{end}").as_bytes());
+        if sent.is_ok() && client.answer(false).is_ok() {
             break client;
         }
     };
-    for client in [&mut fresh, &mut used] {
+    // An empty line is not the begin of a request, which would be answered 408.
+    for client in [&mut fresh, &mut used(""), &mut used("\r\n")] {
         assert_eq!(client.answer(false).unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
     }
 }

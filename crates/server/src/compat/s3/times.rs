@@ -46,7 +46,8 @@ impl Times {
             return *time;
         }
         match times.last_mut() {
-            Some((seen, time)) if *time + SECOND > now => {
+            // Later ones of a second that has begun since would be told to be too old.
+            Some((seen, time)) if *time > now || whole_seconds(*time) == whole_seconds(now) => {
                 *seen = version;
                 *time
             }
@@ -63,6 +64,10 @@ impl Times {
             }
         }
     }
+}
+
+fn whole_seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]
@@ -82,6 +87,9 @@ mod tests {
             (0, version(3, 6), 602.0, 602.0),
             // Within a second.
             (0, version(3, 9), 602.5, 602.0),
+            // In the next one.
+            (1, version(9, 1), 300.9, 300.9),
+            (1, version(9, 2), 301.1, 301.1),
             (0, version(3, 8), 700.0, 602.0),
             (0, version(3, 10), 700.0, 700.0),
             // Set back.
