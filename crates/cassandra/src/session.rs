@@ -386,7 +386,7 @@ impl Session for CassandraSession {
         Ok(rows)
     }
 
-    fn begin_decision(&mut self, _is_part: bool) {
+    fn begin_decision(&mut self, _is_part: bool, _by: &[Key]) {
         self.seen = Some(HashMap::new());
     }
 

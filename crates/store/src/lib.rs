@@ -211,10 +211,10 @@ pub trait Session: Send {
     /// first ones, at least one, if their rows are large.
     async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>>;
 
-    /// What is read from here to the next write decides it: if that has changed meanwhile, the write fails with [`Kind::Retry`].
-    /// Of a store that nobody owns, such a read answers a row that was removed as one that has expired: its version counts.
+    /// What is read of the keys `by` from here to the next write decides it: if that has changed meanwhile, the write fails with
+    /// [`Kind::Retry`]. Of a store that nobody owns, such a read answers a row that was removed as one that has expired: its version counts.
     /// `is_part`: the write is a part of the one before, which was refused.
-    fn begin_decision(&mut self, _is_part: bool) {
+    fn begin_decision(&mut self, _is_part: bool, _by: &[Key]) {
         // Nobody else writes the rows.
     }
 

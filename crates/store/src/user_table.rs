@@ -13,7 +13,7 @@ use crate::store_url::StoreUrl;
 use crate::{Capabilities, Error, Kind, Writers};
 use kv::{Key, Row};
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// The parameters of a URL that name it.
@@ -339,14 +339,15 @@ pub(super) fn no_order(Column { name, type_name, .. }: &Column, bytes: &str) -> 
 /// What the next write is decided by.
 #[derive(Default)]
 pub(super) struct Seen {
-    is_open: bool,
+    /// What is read of these decides it.
+    by: HashSet<Key>,
     rows: HashMap<Key, Option<Row>>,
 }
 
 impl Seen {
-    /// What is read from here on decides the next write.
-    pub(super) fn begin(&mut self) {
-        *self = Seen { is_open: true, ..Seen::default() };
+    /// What is read of these keys from here on decides the next write.
+    pub(super) fn begin(&mut self, by: &[Key]) {
+        *self = Seen { by: by.iter().cloned().collect(), ..Seen::default() };
     }
 
     /// It was written.
@@ -355,9 +356,8 @@ impl Seen {
     }
 
     pub(super) fn note(&mut self, keys: &[Key], rows: &[Option<Row>]) {
-        if self.is_open {
-            self.rows.extend(keys.iter().cloned().zip(rows.iter().cloned()));
-        }
+        let decide = keys.iter().zip(rows).filter(|(key, _)| self.by.contains(*key));
+        self.rows.extend(decide.map(|(key, row)| (key.clone(), row.clone())));
     }
 
     pub(super) fn is_empty(&self) -> bool {

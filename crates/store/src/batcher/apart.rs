@@ -75,7 +75,7 @@ async fn write_one(
     // Without a condition the store looks itself; but what it has must be known if that is not older than our version.
     let mut is_read = group.is_conditional();
     loop {
-        session.begin_decision(false);
+        session.begin_decision(false, slice::from_ref(group.key()));
         let stored = if is_read {
             let rows = session.read(slice::from_ref(group.key())).await?;
             let stored = rows.into_iter().next().flatten();

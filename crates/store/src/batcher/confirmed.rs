@@ -37,8 +37,8 @@ impl Session for Confirmed {
         confirmed(&self.shared, self.session.read(keys)).await
     }
 
-    fn begin_decision(&mut self, is_part: bool) {
-        self.session.begin_decision(is_part);
+    fn begin_decision(&mut self, is_part: bool, by: &[Key]) {
+        self.session.begin_decision(is_part, by);
     }
 
     async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {

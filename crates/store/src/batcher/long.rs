@@ -190,7 +190,7 @@ async fn clear(session: &mut dyn Session, shared: &Shared, waited: Duration) -> 
     let id = shared.next_version().0;
     let marker = shared.events.mark(&[], id, shared.clock.now());
     // Whatever was read before does not decide it.
-    session.begin_decision(false);
+    session.begin_decision(false, &[]);
     let stored = match &marker {
         Some(marker) => session.write_with(&[], Some(marker)).await.map(drop),
         None => Ok(()),
@@ -302,7 +302,7 @@ async fn apply<'s>(
     let mut rows: BTreeMap<&Key, Option<Row>> =
         operations.iter().map(|operation| (&operation.key, None)).collect();
     let keys: Vec<Key> = rows.keys().map(|key| (*key).clone()).collect();
-    session.begin_decision(false);
+    session.begin_decision(false, &keys);
     let stored = read(session, &keys, ATOMIC_BYTES_MAX).await.map_err(|error| match error.kind() {
         // Nothing was sent to be written.
         Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),

@@ -143,7 +143,8 @@ fn fail(groups: Vec<batch::Group>, error: &Error) {
 /// a clear to end. `is_part`: they are the rest of a batch, or a part of one that was refused.
 ///
 /// What is to be sent after them goes unanswered to the front of `left`: what the rows that are written again leave no room for;
-/// and, if the store refuses one request, each key on its own, and then each request. The others must not suffer for it.
+/// and, if the store refuses one request, or others write its key all the time, each key on its own, and then each request. The
+/// others must not suffer for it.
 async fn commit(
     session: &mut dyn Session,
     mut groups: Vec<batch::Group>,
@@ -175,7 +176,7 @@ async fn commit(
         }
         Err(error) => error,
     };
-    if matches!(error.kind(), Kind::Rejected | Kind::Unfit) {
+    if matches!(error.kind(), Kind::Rejected | Kind::Unfit | Kind::Retry) {
         match batch::divide(groups) {
             Ok(parts) => {
                 // In their order: they may be of one key.
@@ -212,13 +213,16 @@ async fn write<'s>(
     let must_be_read = |group: &batch::Group| group.is_conditional() || group.asks_if_present(is_stored);
     let is_read = |group: &&batch::Group| may_expire || must_be_read(group);
     let is_alone = groups.len() == 1;
-    let conditional: Vec<Key> = groups.iter().filter(is_read).map(|group| group.key().clone()).collect();
+    let asked_for: Vec<Key> = groups.iter().filter(is_read).map(|group| group.key().clone()).collect();
+    // Whether a row had expired matters to the answer alone.
+    let deciding = groups.iter().filter(|group| must_be_read(group)).map(|group| group.key().clone());
+    let deciding: Vec<Key> = deciding.collect();
     // What was waited for may have been given up, and happen yet.
     shared.status.borrow().epoch()?;
     let mut tries = 0;
     loop {
-        session.begin_decision(is_part);
-        let (mut rows, mut unread) = (Vec::new().into_iter(), &conditional[..]);
+        session.begin_decision(is_part, &deciding);
+        let (mut rows, mut unread) = (Vec::new().into_iter(), &asked_for[..]);
         let (mut decided, mut again_bytes) = (0, 0);
         for group in &mut *groups {
             if is_read(&&*group) && rows.len() == 0 {

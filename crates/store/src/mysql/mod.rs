@@ -26,7 +26,7 @@ use super::sql::{
 };
 use super::store_url::StoreUrl;
 use super::tables::{ROWS, TablesThere};
-use super::user_table::{PARAMETERS, RowsTable, Seen, UserTable, VERSIONS};
+use super::user_table::{PARAMETERS, RowsTable, Seen, UserTable, VERSIONS, refuse};
 use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, redacted};
 use async_trait::async_trait;
 use commits::Commits;
@@ -251,11 +251,17 @@ impl Mysql {
     async fn make_tables(&self, owner: &mut Conn, tables: &[Table]) -> Setup<()> {
         let names = tables.iter().map(|(name, _)| *name).chain([ROWS, VERSIONS]);
         let names: Vec<String> = names.map(|name| format!("'{name}'")).collect();
-        let there = format!(
-            "SELECT table_name, column_name FROM information_schema.columns
-            WHERE table_schema = DATABASE() AND table_name IN ({})",
-            names.join(", ")
+        let weirs = format!("table_schema = DATABASE() AND table_name IN ({})", names.join(", "));
+        let other = format!(
+            "SELECT table_name, engine FROM information_schema.tables WHERE {weirs} AND engine <> 'InnoDB'"
         );
+        if let Some((name, engine)) = first::<(String, String)>(owner, &other).await? {
+            let shown = &self.shown;
+            return refuse(format!(
+                "{name} in {shown} has the engine {engine}, without transactions; run ALTER TABLE {name} ENGINE = InnoDB"
+            ));
+        }
+        let there = format!("SELECT table_name, column_name FROM information_schema.columns WHERE {weirs}");
         let there: Vec<(String, String)> = owner.query(there).await?;
         let there: TablesThere = there.into_iter().map(|(table, column)| (table, vec![column])).collect();
         for (name, definition) in tables {

@@ -365,7 +365,7 @@ impl Session for MysqlSession {
         rows.map_err(|failure| failure.of(&self.shown, Step::Read))
     }
 
-    fn begin_decision(&mut self, is_part: bool) {
+    fn begin_decision(&mut self, is_part: bool, _by: &[Key]) {
         self.timed_out &= is_part;
     }
 

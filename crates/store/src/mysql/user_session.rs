@@ -191,9 +191,9 @@ impl Session for UserTableSession {
         Ok(rows)
     }
 
-    fn begin_decision(&mut self, is_part: bool) {
-        self.base.begin_decision(is_part);
-        self.seen.begin();
+    fn begin_decision(&mut self, is_part: bool, by: &[Key]) {
+        self.base.begin_decision(is_part, by);
+        self.seen.begin(by);
     }
 
     async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {

@@ -344,6 +344,13 @@ async fn make_tables(client: &Client, tables: &[Table], shown: &str) -> Setup<()
         let remedy = "use another database, or another schema by ?options=-c%20search_path%3DSCHEMA";
         there.check_own(name, definition, shown, remedy)?;
     }
+    let unlogged = "SELECT name FROM unnest($1::text[]) name JOIN pg_class ON oid = to_regclass(name) WHERE relpersistence = 'u'";
+    if let Some(unlogged) = client.query(unlogged, &[&names]).await?.first() {
+        let name: &str = unlogged.get(0);
+        return refuse(format!(
+            "{name} in {shown} is UNLOGGED, and empty after a crash of the database; run ALTER TABLE {name} SET LOGGED"
+        ));
+    }
     let missing: Vec<&Table> = tables.iter().filter(|(name, ..)| !there.has(name)).collect();
     let (Some((rows, ..)), Some((first, ..))) = (tables.first(), missing.first()) else { return Ok(()) };
     let is_used = there.has("weir_map")

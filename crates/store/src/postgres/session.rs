@@ -323,7 +323,7 @@ impl Session for PostgresSession {
         rows.map_err(|error| self.failure(error, Step::Read))
     }
 
-    fn begin_decision(&mut self, is_part: bool) {
+    fn begin_decision(&mut self, is_part: bool, _by: &[Key]) {
         self.base.begin_write(is_part);
     }
 

@@ -194,9 +194,9 @@ impl Session for UserTableSession {
         rows.map_err(|error| self.base.failure(error, Step::Read))
     }
 
-    fn begin_decision(&mut self, is_part: bool) {
+    fn begin_decision(&mut self, is_part: bool, by: &[Key]) {
         self.base.begin_write(is_part);
-        self.seen.begin();
+        self.seen.begin(by);
     }
 
     async fn write_with(&mut self, writes: &[Write], events: Option<&EventBlock>) -> Answer<Vec<Found>> {

@@ -141,7 +141,7 @@ pub async fn all(store: &dyn Store) {
 
     // The same version again gives another end, to the row by which that was decided.
     let later = Attributes { expires: Some(Timestamp(9000)), ..attributes };
-    session.begin_decision(false);
+    session.begin_decision(false, &[key("list/b")]);
     session.read(&[key("list/b")]).await.expect("a read");
     let touched = session.write(&[put_with("list/b", later, b"ends", ends)]).await.expect("a write");
     assert_eq!(touched, [Found::Present]);

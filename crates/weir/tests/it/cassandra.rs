@@ -511,16 +511,16 @@ fn a_write_that_an_expired_row_decided_replaced_one_that_was_touched() {
         let (version, mut end) = (lease.now.0 << 20, lease.now.0 + 3_600_000);
         // What is there has expired, ends later, or never.
         for (first, version) in [Some(1), Some(end), None].into_iter().zip(1 + version..) {
-            there.begin_decision(false);
+            there.begin_decision(false, keys);
             there.read(keys).await.unwrap();
             there.write(&put(first, version)).await.unwrap();
             let decided =
                 [put(None, version + 9), put(Some(end), version + 9), write(Change::Delete, version + 9)];
             for decided in decided {
-                here.begin_decision(false);
+                here.begin_decision(false, keys);
                 assert_eq!(here.read(keys).await.unwrap()[0].as_ref().unwrap().version(), Version(version));
                 end += 1;
-                there.begin_decision(false);
+                there.begin_decision(false, keys);
                 there.read(keys).await.unwrap();
                 assert_eq!(there.write(&put(Some(end), version)).await.unwrap(), [Found::Present]);
                 let overtaken = here.write(&decided).await.unwrap_err();

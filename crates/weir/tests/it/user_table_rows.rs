@@ -245,6 +245,48 @@ fn a_session_refuses_a_key_that_the_table_has_under_another_name() {
     }
 }
 
+/// What was acknowledged was gone after a crash of the database, or could not be rolled back.
+#[test]
+fn tables_of_weir_that_were_made_less_durable_are_refused() {
+    let (postgres, mariadb) = (postgres(), mariadb());
+    for (database, make, remedy) in [
+        (&postgres, "ALTER TABLE weir_kv SET UNLOGGED", "ALTER TABLE weir_kv SET LOGGED"),
+        (&mariadb, "ALTER TABLE weir_kv ENGINE = Aria", "ALTER TABLE weir_kv ENGINE = InnoDB"),
+    ] {
+        acquire(&database.url()).unwrap();
+        database.ask(make).unwrap();
+        check_refused(&database.url(), &[remedy]);
+        database.ask(remedy).unwrap();
+        acquire(&database.url()).unwrap();
+    }
+}
+
+/// Once a row had a lifetime, whether another had expired was read before each write: what was read decided it then.
+#[test]
+fn a_write_without_a_condition_replaces_what_changed_since_it_was_read() {
+    let (postgres, mariadb) = (postgres(), mariadb());
+    for database in [&postgres, &mariadb] {
+        database.ask("CREATE TABLE numbers (name int PRIMARY KEY, body varchar(9))").unwrap();
+        let store = store::open(&url_of(database, "numbers")).unwrap();
+        let keys = [Key::new(b"7").unwrap()];
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let lease = runtime.block_on(store.acquire(Part::WHOLE)).unwrap();
+        let mut session = runtime.block_on(store.connect(lease.epoch)).unwrap();
+        for (by, expected) in [(&[][..], Ok(())), (&keys, Err(Kind::Retry))] {
+            database.ask("INSERT INTO numbers VALUES (7, 'old')").unwrap();
+            session.begin_decision(false, by);
+            runtime.block_on(session.read(&keys)).unwrap();
+            database.ask("UPDATE numbers SET body = 'theirs'").unwrap();
+            let version = Version::first_of(lease.epoch);
+            let change = Change::Put(Row::new(&keys[0], "", b"ours", version));
+            let writes = [Write { key: keys[0].clone(), version, change }];
+            let written = runtime.block_on(session.write(&writes));
+            assert_eq!(written.map(drop).map_err(|error| error.kind()), expected);
+            database.ask("DELETE FROM numbers").unwrap();
+        }
+    }
+}
+
 /// Without the flag it is not seen, but a condition is decided by it: who then reads anew must get it, or would never succeed.
 #[test]
 fn a_condition_that_failed_shows_what_another_program_wrote() {
