@@ -33,7 +33,7 @@ pub struct Row {
     pub runs: u32,
     /// Why the others did not, each with its number of runs.
     pub failures: BTreeMap<String, u32>,
-    /// Clients that had no answer in the window, in the run with most of them.
+    /// Clients that were left without an answer, in the run with most of them.
     pub unanswered: u64,
     /// Why it enters neither capacity nor knee nor bottleneck; `None` of one that does.
     pub excluded: Option<Excluded>,
@@ -106,7 +106,7 @@ pub enum Excluded {
     NoNumbers,
     /// Too many attempts failed, or none was made.
     Errors,
-    /// Clients had no answer in the window; of single runs that are compared.
+    /// Clients were left without an answer; of single runs that are compared.
     Unanswered,
     /// More was offered than went through.
     OverCapacity,
@@ -150,7 +150,7 @@ pub(super) fn excluded_run(trial: &Trial) -> Option<Excluded> {
     }
 }
 
-/// How many clients of a closed loop had no answer in the window.
+/// How many clients of a closed loop were left without an answer.
 pub(super) fn unanswered(load: &LoadReport) -> u64 {
     if load.is_open() { 0 } else { load.unanswered }
 }

@@ -1,6 +1,7 @@
 //! A request from the moment it is sent to its end, for those who count.
 
 use super::answer::Outcome;
+use super::schedule::Schedule;
 use std::time::{Duration, Instant};
 
 /// The connection that a request went over.
@@ -38,4 +39,21 @@ pub(super) struct Attempt {
     pub(super) connection: Connection,
     /// Whether the value it brought was compared as a whole.
     pub(super) verified: bool,
+}
+
+impl Attempt {
+    /// Whether the server answered, be it with an error.
+    pub(super) fn is_answered(&self) -> bool {
+        self.result.map_or_else(|fault| !fault.is_of_connection(), |_| true)
+    }
+}
+
+/// What a run left undone.
+pub(super) struct Unfinished {
+    /// The server of each request in flight, when it was due and when it was sent.
+    pub(super) in_flight: Vec<(usize, [Instant; 2])>,
+    /// Since when each client that asks has had no answer.
+    pub(super) asking: Vec<Instant>,
+    /// With what was due and not sent.
+    pub(super) schedule: Schedule,
 }

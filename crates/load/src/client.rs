@@ -83,6 +83,8 @@ pub(super) struct Client {
     pub(super) since: Instant,
     /// When the request was to be sent; the same in a closed loop.
     pub(super) intended: Instant,
+    /// Since when it asks without an answer, with all failed requests in between.
+    pub(super) asking_since: Option<Instant>,
     /// Whose request it carries: in an open loop that of any client of its server.
     pub(super) source: usize,
     pub(super) request: Request,
@@ -114,6 +116,7 @@ impl Client {
             state: State::Idle,
             since: now,
             intended: now,
+            asking_since: None,
             source: index,
             request: Request { server, ..Request::default() },
             token: Token(index),

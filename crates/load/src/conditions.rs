@@ -1,6 +1,7 @@
 //! Conditions on what was measured: `p99>20ms,errors>0.1%,rate<1000/s`, and whether anything was measured at all.
 
 use super::generator_limit;
+use super::tally::STALLED;
 use kv::proto::{Latency, LoadReport, ScheduleReport, ServerReport};
 use kv::units::{self, Rate, Span, short};
 use kv::{Error, named};
@@ -228,14 +229,14 @@ pub fn nothing_succeeded(report: &LoadReport) -> Option<Error> {
     Some(Error::unmet(format_args!("none of {} requests succeeded ({what})", report.attempts)).hint(hint))
 }
 
-/// What the figures leave out, so that no condition can be judged by them: clients of a closed loop that had no answer in the whole
-/// window, or many requests of an open loop that were due and not sent.
+/// What the figures leave out, so that no condition can be judged by them: clients of a closed loop that were left without an
+/// answer, or many requests of an open loop that were due and not sent.
 pub fn left_out(report: &LoadReport) -> Option<Error> {
     let LoadReport { unanswered, clients, .. } = report;
     match &report.schedule {
         None if *unanswered > 0 => Some(
-            Error::unmet(format_args!("{unanswered} of {clients} clients had no answer in the whole window"))
-                .hint("does the server serve as many connections? Use fewer --clients, or a longer --window"),
+            Error::unmet(format_args!("{unanswered} of {clients} clients were left without an answer"))
+                .hint("does the server serve as many connections, or has a part of it stopped? See its log, or use fewer --clients"),
         ),
         Some(ScheduleReport { over_capacity: true, sent, due, .. }) => {
             let hint = match generator_limit(report) {
@@ -256,7 +257,6 @@ pub fn server_is_gone(report: &LoadReport) -> Option<Error> {
 }
 
 fn is_gone(server: &ServerReport, window_secs: f64) -> Option<Error> {
-    const STALLED_SECS: f64 = 1.0;
     let ServerReport { url, successes, in_flight_at_end, .. } = server;
     let requests = server.attempts + in_flight_at_end;
     if *successes == 0 && requests > 0 {
@@ -272,7 +272,7 @@ fn is_gone(server: &ServerReport, window_secs: f64) -> Option<Error> {
         (window_secs / 2.0).min(1.0).max(3.0 * gap)
     };
     let silent = server.last_success_secs.filter(|secs| *secs >= least(*secs));
-    let stalled = server.stalled_secs.filter(|secs| *secs >= STALLED_SECS);
+    let stalled = server.stalled_secs.filter(|secs| *secs >= STALLED.as_secs_f64());
     let what = match (silent.filter(|_| has_failed), stalled) {
         (Some(secs), _) => {
             format!("{url} went away: nothing succeeded in the last {secs:.1} s of the window")
@@ -365,7 +365,7 @@ mod tests {
         let text = |report: LoadReport| left_out(&report).map_or(String::new(), |error| error.to_string());
         assert_eq!(text(report()), "");
         let told = text(LoadReport { unanswered: 15, clients: 16, ..report() });
-        assert!(told.starts_with("15 of 16 clients had no answer in the whole window; hint: "), "{told}");
+        assert!(told.starts_with("15 of 16 clients were left without an answer; hint: "), "{told}");
         let open = |over_capacity, cpu_secs| LoadReport {
             // Of an open loop these are long requests: their age is in the latency.
             unanswered: 1,

@@ -246,8 +246,7 @@ fn work(
     let mut reactor = Reactor::new(servers, options.clone(), schedule)?;
     reactor.run(begin, &mut driver)?;
     let until = driver.recorder.window.end.max(Instant::now());
-    let (in_flight, schedule) = reactor.into_unfinished();
-    driver.recorder.ended(&in_flight, schedule, until);
+    driver.recorder.ended(reactor.into_unfinished(), until);
     let mut tally = driver.recorder.into_tally();
     if let Some(mut checker) = driver.checker {
         tally.unread = read_back(&mut checker, servers, options, driver.stop)?;
@@ -415,7 +414,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         think_secs: tally.think.as_secs_f64(),
         in_flight_mean: Some(tally.in_flight_mean()),
         in_flight_at_end: tally.in_flight_at_end(),
-        unanswered: tally.unanswered,
+        unanswered: tally.unanswered(),
         edge_secs: tally.edge_secs,
         cpu_secs: tally.cpu.as_secs_f64(),
         run_delay_secs: tally.run_delay.map(|delay| delay.as_secs_f64()),

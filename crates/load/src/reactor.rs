@@ -9,7 +9,7 @@
 //! the next; if none is free it waits, and its latency counts from when it was due.
 
 use super::answer::{Answer, Outcome};
-use super::attempt::{Attempt, Connection};
+use super::attempt::{Attempt, Connection, Unfinished};
 use super::client::{Client, ClientOptions, Shared, State, Step};
 use super::fault::Fault;
 use super::http2::Http2;
@@ -202,6 +202,7 @@ impl Reactor {
         if driver.next(source, &mut client.request) {
             client.state = State::InFlight;
             client.intended = intended;
+            client.asking_since.get_or_insert(self.now);
             client.source = source;
             client.answer.reset();
             client.received.clear();
@@ -259,7 +260,11 @@ impl Reactor {
                 connection: client.connection,
                 verified,
             };
+            let asking_since = if attempt.is_answered() { client.asking_since.take() } else { None };
             driver.done(client.source, &attempt);
+            if let Some(since) = asking_since.filter(|since| *since < attempt.sent) {
+                driver.count(|recorder| recorder.answered_at_last(since, attempt.until));
+            }
             if broken {
                 let rest = client.next_backoff();
                 self.landed(driver);
@@ -397,11 +402,14 @@ impl Reactor {
         driver.count(|recorder| recorder.waited(state, since, self.now));
     }
 
-    /// What the last run left undone: the server of each request in flight, when it was due and when it was sent, and the schedule
-    /// with what was due and not sent.
-    pub(super) fn into_unfinished(self) -> (Vec<(usize, [Instant; 2])>, Schedule) {
+    /// What the last run left undone.
+    pub(super) fn into_unfinished(self) -> Unfinished {
         let flying = self.clients.iter().filter(|client| client.state == State::InFlight);
         let times = |client: &Client| (client.request.server, [client.intended, client.since]);
-        (flying.map(times).collect(), self.schedule)
+        Unfinished {
+            in_flight: flying.map(times).collect(),
+            asking: self.clients.iter().filter_map(|client| client.asking_since).collect(),
+            schedule: self.schedule,
+        }
     }
 }

@@ -4,9 +4,8 @@
 
 use super::Plan;
 use super::answer::Success;
-use super::attempt::{Attempt, Connection};
+use super::attempt::{Attempt, Connection, Unfinished};
 use super::client::State;
-use super::schedule::Schedule;
 use super::seconds::Current;
 use super::tally::Tally;
 use std::time::{Duration, Instant};
@@ -63,6 +62,9 @@ impl Recorder {
         self.current.record(attempt.until, latency_ns, attempt.result.is_ok(), status);
         if !self.window.holds(attempt.until) {
             self.cut_off(attempt.server, [attempt.since, attempt.sent], attempt.until);
+            if attempt.is_answered() {
+                self.asked(attempt.sent, attempt.until);
+            }
             return;
         }
         let server = &mut self.tally.servers[attempt.server];
@@ -122,8 +124,27 @@ impl Recorder {
             let server = &mut self.tally.servers[server];
             server.in_flight_at_end += 1;
             server.oldest_in_flight = server.oldest_in_flight.max(end - sent);
-            self.tally.unanswered += u64::from(sent < start);
             self.tally.edge_secs += end.duration_since(sent.max(start)).as_secs_f64();
+        }
+    }
+
+    /// Counts a client that had no answer from `since` until `until`, if the window ended meanwhile.
+    fn asked(&mut self, since: Instant, until: Instant) {
+        let Window { start, end } = self.window;
+        if until < end || since >= end || self.tally.open.is_some() {
+            return;
+        }
+        if since < start {
+            self.tally.never_answered += 1;
+        } else {
+            self.tally.asking.record((end - since).as_nanos() as u64);
+        }
+    }
+
+    /// Counts a client that had its first answer since then at `until`.
+    pub(super) fn answered_at_last(&mut self, since: Instant, until: Instant) {
+        if self.window.holds(until) {
+            self.tally.longest_asked = self.tally.longest_asked.max(until - since);
         }
     }
 
@@ -175,12 +196,15 @@ impl Recorder {
         open.waited_time += waited;
     }
 
-    /// Counts what was left when the run had ended at `until`, with its window or after it: the requests `in_flight`, by their
-    /// server, when they were due and when they were sent, and what of the `schedule` was due and not sent.
-    pub(super) fn ended(&mut self, in_flight: &[(usize, [Instant; 2])], schedule: Schedule, until: Instant) {
+    /// Counts what was left when the run had ended at `until`, with its window or after it.
+    pub(super) fn ended(&mut self, left: Unfinished, until: Instant) {
         let Window { start, end } = self.window;
+        let Unfinished { in_flight, asking, schedule } = left;
         for (server, times) in in_flight {
-            self.cut_off(*server, *times, until);
+            self.cut_off(server, times, until);
+        }
+        for since in asking {
+            self.asked(since, until);
         }
         if let Some(open) = &mut self.tally.open {
             let next = schedule.first_at();
@@ -210,7 +234,7 @@ mod tests {
     use crate::mix::Operation;
     use crate::pacing::Pacing;
     use crate::plan::Kind;
-    use crate::schedule::clocks;
+    use crate::schedule::{Schedule, clocks};
     use crate::seconds::SECOND;
     use kv::proto::Latency;
     use kv::units::Rate;
@@ -243,6 +267,11 @@ mod tests {
     /// Nothing yet, of one server.
     fn empty(open: bool) -> Tally {
         Tally::new(open, Operation::ALL.len(), 1)
+    }
+
+    fn left(in_flight: &[(usize, [Instant; 2])], schedule: Schedule) -> Unfinished {
+        let asking = in_flight.iter().map(|(_, [_, sent])| *sent).collect();
+        Unfinished { in_flight: in_flight.to_vec(), asking, schedule }
     }
 
     fn closed(window: Window) -> Recorder {
@@ -350,11 +379,12 @@ mod tests {
         recorder.record(&attempt(Ok(Success::Done), start - 7 * MS, start + 3 * MS));
         recorder.record(&attempt(Ok(Success::Done), start + 3 * MS, start + 95 * MS));
         recorder.record(&attempt(Ok(Success::Done), start + 95 * MS, end + MS));
-        recorder.ended(&[(0, [start - 200 * MS; 2]), (0, [end + MS; 2])], Schedule::none(), end + 2 * MS);
+        let in_flight = [(0, [start - 200 * MS; 2]), (0, [end + MS; 2])];
+        recorder.ended(left(&in_flight, Schedule::none()), end + 2 * MS);
         let latencies = recorder.tally.latency().us_mean * recorder.tally.attempts() as f64 / 1e6;
         assert!((latencies + recorder.tally.edge_secs - 0.2).abs() < 1e-9, "two clients for 100 ms");
         let tally = recorder.tally;
-        assert_eq!((tally.attempts(), tally.servers[0].in_flight_at_end, tally.unanswered), (2, 2, 1));
+        assert_eq!((tally.attempts(), tally.servers[0].in_flight_at_end, tally.unanswered()), (2, 2, 1));
     }
 
     #[test]
@@ -407,7 +437,7 @@ mod tests {
         for _ in 0..90 {
             schedule.take(0);
         }
-        recorder.ended(&[], schedule, window.end);
+        recorder.ended(left(&[], schedule), window.end);
         let report = recorder.tally.schedule(1000.0).unwrap();
         assert_eq!((report.due, report.sent), (3 + 10 + 1, 3), "eleven were not sent in it");
         assert_eq!((report.send_lag.count, report.send_lag.us_max), (4, 3000.0));
@@ -432,7 +462,7 @@ mod tests {
                     recorder.record(&attempt(Ok(Success::Done), at(ms), at(ms) + MS / 2));
                 }
             }
-            recorder.ended(&[(0, [at(answered); 2])], schedule, window.end);
+            recorder.ended(left(&[(0, [at(answered); 2])], schedule), window.end);
             let mut tally = empty(true);
             tally.add(&recorder.into_tally());
             tally
@@ -448,12 +478,38 @@ mod tests {
         let tally = stopped(999);
         let mut recorder = Recorder::new(window, window.start, SECOND, empty(true));
         recorder.record(&attempt(Ok(Success::Done), at(990), at(998)));
-        recorder.ended(&[(0, [at(995); 2])], Schedule::none(), window.end);
+        recorder.ended(left(&[(0, [at(995); 2])], Schedule::none()), window.end);
         let schedule = recorder.tally.schedule(1000.0).unwrap();
         assert_eq!((schedule.unfinished, recorder.tally.latency().count), (0, 1));
         assert_eq!(stalled(&recorder.into_tally()), None);
         // One in a thousand is.
         assert_eq!((tally.latency().count, tally.schedule(1000.0).unwrap().over_capacity), (1000, false));
+    }
+
+    #[test]
+    fn a_client_that_waits_longer_than_any_before_is_left_without_an_answer() {
+        let window = window(10_000 * MS);
+        let at = |ms: u32| window.start + ms * MS;
+        let check = |longest: u32, in_vain: Option<u32>, asking: &[u32]| {
+            let mut recorder = closed(window);
+            recorder.record(&attempt(Ok(Success::Done), at(5000 - longest), at(5000)));
+            // Timeouts, and then an answer.
+            if let Some(ms) = in_vain {
+                recorder.answered_at_last(at(5000) - ms * MS, at(5000));
+            }
+            let asking = asking.iter().map(|ms| window.end - *ms * MS).collect();
+            let (in_flight, schedule) = (Vec::new(), Schedule::none());
+            recorder.ended(Unfinished { in_flight, asking, schedule }, window.end);
+            let mut tally = empty(false);
+            tally.add(&recorder.into_tally());
+            tally.unanswered()
+        };
+        assert_eq!(check(10, None, &[900, 1100, 4000]), 2);
+        // Requests may take that long.
+        assert_eq!(check(2000, None, &[3900, 4100]), 1);
+        assert_eq!(check(10, Some(2000), &[3900, 4100]), 1);
+        // It had none in the whole window.
+        assert_eq!(check(10, Some(9000), &[10_001]), 1);
     }
 
     /// Of the only server.
@@ -469,7 +525,7 @@ mod tests {
             let mut recorder = closed(window);
             recorder.record(&attempt(Ok(Success::Done), at(500 - longest), at(500)));
             let in_flight: Vec<_> = in_flight.iter().map(|sent| (0, [*sent; 2])).collect();
-            recorder.ended(&in_flight, Schedule::none(), window.end);
+            recorder.ended(left(&in_flight, Schedule::none()), window.end);
             stalled(&recorder.into_tally())
         };
         assert_eq!(check(10, &[at(500)]), Some(500 * MS));
@@ -488,7 +544,7 @@ mod tests {
         {
             recorder.record(&Attempt { server, ..attempt(result, at(ms), at(ms) + MS) });
         }
-        recorder.ended(&[(1, [at(700); 2])], Schedule::none(), window.end);
+        recorder.ended(left(&[(1, [at(700); 2])], Schedule::none()), window.end);
         let mut both = Tally::new(false, 1, 2);
         both.add(&recorder.into_tally());
         let [first, second] = &both.servers[..] else { panic!("{both:?}") };
@@ -507,7 +563,7 @@ mod tests {
         let mut recorder = Recorder::new(window, window.start - 50 * MS, SECOND, empty(true));
         let pacing = Pacing { rate: Some(Rate(1000.0)), ..Pacing::default() };
         let schedule = Schedule::new(pacing, clocks(1, 1), 1, window.start - 50 * MS);
-        recorder.ended(&[(0, [window.start - 50 * MS; 2])], schedule, window.end);
+        recorder.ended(left(&[(0, [window.start - 50 * MS; 2])], schedule), window.end);
         let report = recorder.tally.schedule(1000.0).unwrap();
         assert_eq!((report.due, report.sent, report.over_capacity), (100, 0, true));
         assert_eq!((report.behind_secs_at_start, report.behind_secs_at_end), (0.050, 0.150));

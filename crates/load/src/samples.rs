@@ -74,6 +74,12 @@ impl Samples {
         Duration::from_nanos(self.max_ns)
     }
 
+    /// How many are longer than this.
+    pub(super) fn longer_than(&self, least: Duration) -> u64 {
+        let counts = self.histogram.iter_recorded().map(|of| (of.value_iterated_to(), of.count_at_value()));
+        counts.filter(|(ns, _)| u128::from(*ns) > least.as_nanos()).map(|(_, count)| count).sum()
+    }
+
     pub(super) fn add(&mut self, other: &Samples) {
         self.histogram.add(&other.histogram).expect("all have the same bounds");
         self.sum_ns += other.sum_ns;

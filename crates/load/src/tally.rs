@@ -17,6 +17,9 @@ use std::time::Duration;
 /// share of the latencies is long, so that those that are older tell of one that does not.
 const UNFINISHED_QUANTILE: f64 = 0.95;
 
+/// Less than this may be a pause.
+pub(super) const STALLED: Duration = Duration::from_secs(1);
+
 /// What was counted in the window of a run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tally {
@@ -55,8 +58,12 @@ pub(super) struct Tally {
     pub(super) think: Duration,
     /// The number of requests in flight times how long it was so.
     pub(super) in_flight_secs: f64,
-    /// Requests in flight at the end of the window that were sent before it began.
-    pub(super) unanswered: u64,
+    /// Clients of a closed loop that asked from before the window to its end without an answer.
+    pub(super) never_answered: u64,
+    /// Of the others that asked when it ended: for how long they had had no answer.
+    pub(super) asking: Samples,
+    /// The longest time that a client asked in vain before it had an answer after all.
+    pub(super) longest_asked: Duration,
     /// Of the requests in flight at the window's end the part in it, and what passed of it before a client began, less the
     /// part before it of the requests that are counted.
     pub(super) edge_secs: f64,
@@ -136,7 +143,9 @@ impl Tally {
         self.backoff += other.backoff;
         self.think += other.think;
         self.in_flight_secs += other.in_flight_secs;
-        self.unanswered += other.unanswered;
+        self.never_answered += other.never_answered;
+        self.asking.add(&other.asking);
+        self.longest_asked = self.longest_asked.max(other.longest_asked);
         self.edge_secs += other.edge_secs;
         self.unread += other.unread;
         if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
@@ -230,6 +239,13 @@ impl Tally {
 
     pub(super) fn in_flight_at_end(&self) -> u64 {
         self.servers.iter().map(|server| server.in_flight_at_end).sum()
+    }
+
+    /// Clients of a closed loop that were left without an answer: they had none in the window, or none for a second at its end and more
+    /// than twice as long as any of them had to wait for one before.
+    pub(super) fn unanswered(&self) -> u64 {
+        let before = self.ended().longest().max(self.longest_asked);
+        self.never_answered + self.asking.longer_than(STALLED.max(2 * before))
     }
 
     /// How long no request to `server` had ended when the window did, as long as one was in flight, if none took half as long.

@@ -157,8 +157,9 @@ pub struct LoadReport {
     /// Requests in flight when the window ended. They are in no other count but `unfinished`.
     #[serde(default)]
     pub in_flight_at_end: u64,
-    /// Those among them that were sent before the window began: of a closed loop, clients that had no answer in it, so that the latencies
-    /// are of the others. 0 in reports from before they were counted.
+    /// Clients of a closed loop that were left without an answer, so that the latencies are of the others: they had none in the window, or
+    /// none for a second at its end and more than twice as long as any client had to wait for one before. 0 in reports from before they
+    /// were counted.
     #[serde(default)]
     pub unanswered: u64,
     /// What has to be added to the sum of all latencies (in an open loop: of all service times) to have all time that passed in

@@ -78,7 +78,7 @@ pub(super) fn errors(case: &OfRow) -> Checked {
     let left = case.ran.iter().map(|(_, load)| (unanswered(load), load.clients)).max();
     if let Some((unanswered @ 1.., clients)) = left.filter(|_| load.error_ratio <= ERRORS_MAX) {
         return Checked::fail(
-            format!("{unanswered} of {clients} clients had no answer in the whole window"),
+            format!("{unanswered} of {clients} clients were left without an answer"),
             "The latencies are those of the other clients. Find out what the clients without an answer wait for, or use a longer --window.",
         );
     }

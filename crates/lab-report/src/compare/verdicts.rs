@@ -89,7 +89,7 @@ fn why_not(of: &NotCompared, gate: &Gate) -> String {
     let why = |excluded: Excluded| match excluded {
         Excluded::NoNumbers => "trials failed",
         Excluded::Errors => "more than 0.1 % of the requests failed, or none was completed",
-        Excluded::Unanswered => "clients had no answer in the window",
+        Excluded::Unanswered => "clients were left without an answer",
         Excluded::OverCapacity => "not all requests that were due completed",
     };
     let which = match of.excluded {
@@ -223,7 +223,7 @@ fn words(of: &Verdict) -> Words {
                     ("failed requests", shares, change)
                 }
                 Excluded::Unanswered => {
-                    let change = format!("clients had no answer in the window of {which}");
+                    let change = format!("clients were left without an answer in {which}");
                     ("trials with clients without an answer", trials, change)
                 }
                 Excluded::OverCapacity => {

@@ -245,7 +245,7 @@ fn a_service_that_answers_some_clients_only_is_not_green_and_then_a_regression()
     let output = run("1ms", "short");
     assert_eq!(output.status.code(), Some(1), "{:?}", said(&output));
     let output = run("5m", "long");
-    let expected = "error: regression: trials with clients without an answer at 4 clients: clients had no answer in the window of ";
+    let expected = "error: regression: trials with clients without an answer at 4 clients: clients were left without an answer in ";
     assert!(output.status.code() == Some(3) && said(&output)[1].contains(expected), "{:?}", said(&output));
 }
 

@@ -49,7 +49,9 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
     if let Some(example) = most_frequent(report) {
         let _ = write!(out, "\n{}", example_text(example));
     }
-    if let Some(schedule) = report.schedule.as_ref().filter(|schedule| schedule.over_capacity) {
+    // Of a server that went away the error says more.
+    let is_there = load::server_is_gone(report).is_none();
+    if let Some(schedule) = report.schedule.as_ref().filter(|schedule| schedule.over_capacity && is_there) {
         let _ = write!(out, "\n{}", over_capacity(schedule, report));
     }
     if let Some(checked) = &report.linearizability {
@@ -210,7 +212,7 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
         }
     }
     if report.unanswered > 0 && report.schedule.is_none() {
-        let text = "had no answer in the whole window; the latencies are of the others";
+        let text = "were left without an answer; the latencies are of the others";
         add("unanswered", format!("{} of {clients} clients {text}", report.unanswered));
     }
     if let Some(mean) = report.in_flight_mean.filter(|_| paced) {
@@ -314,7 +316,7 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kv::proto::OperationReport;
+    use kv::proto::{OperationReport, ServerReport};
 
     fn plan(pacing: Pacing) -> Plan {
         Plan {
@@ -402,7 +404,7 @@ mod tests {
         // A server that serves four connections at a time, and leaves the others in its accept queue, once had nothing to be said.
         let report = LoadReport { unanswered: 28, clients: 32, schedule: None, ..open(1000) };
         let text = table(&plan(Pacing::default()), &report);
-        assert!(text.contains("unanswered  28 of 32 clients had no answer in the whole window"), "{text}");
+        assert!(text.contains("unanswered  28 of 32 clients were left without an answer"), "{text}");
     }
 
     #[test]
@@ -418,6 +420,9 @@ mod tests {
             ..report.schedule.unwrap()
         });
         let text = table(&plan(constant("5000")), &report);
+        let gone = ServerReport { attempts: 9, ..ServerReport::default() };
+        let silent = table(&plan(constant("5000")), &LoadReport { servers: vec![gone], ..report.clone() });
+        assert!(!silent.contains("warning"), "{silent}");
         assert!(
             text.contains("waited      40000 requests for a connection, 3.00 s each on average"),
             "{text}"

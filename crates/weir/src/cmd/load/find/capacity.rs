@@ -218,7 +218,9 @@ impl Level {
             () if *error_ratio > ERRORS_MAX => {
                 Some(format!("{} % of the attempts failed", short(error_ratio * 100.0)))
             }
-            () if *unanswered > 0 => Some(format!("{unanswered} of {clients} clients had no answer")),
+            () if *unanswered > 0 => {
+                Some(format!("{unanswered} of {clients} clients were left without an answer"))
+            }
             () => None,
         }
     }
