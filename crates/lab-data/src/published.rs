@@ -46,6 +46,8 @@ pub struct Table {
     pub rows: Vec<PublishedRow>,
     /// Names of columns that mean nothing here.
     pub ignored: Vec<String>,
+    /// The line of a further table, which is not read.
+    pub unread: Option<usize>,
 }
 
 /// A column: its name, and how a cell of it enters the row. The error says what the cell should have been.
@@ -79,6 +81,9 @@ const COLUMNS: &[Column] = &[
     ("note", |row, cell| text(&mut row.note, cell)),
 ];
 
+/// The line in which a record begins, and its cells.
+type Record = (usize, Vec<String>);
+
 /// Columns that hold no numbers.
 const TEXTS: &[&str] = &["report", "system", "workload", "note"];
 
@@ -96,7 +101,7 @@ pub fn parse(text: &str) -> Result<Table, Error> {
 
 /// The same, of which `names` are pairs of a column here and its name there, and the clients may be known otherwise.
 pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool) -> Result<Table, Error> {
-    let markdown = markdown(text);
+    let (markdown, unread) = markdown(text).unzip();
     let between_semicolons = markdown.is_none() && delimiter(text) == b';';
     let mut records = markdown.map_or_else(|| records(text), Ok)?.into_iter();
     let empty = || Error::input("there is no row in it").hint("write the names of the columns first");
@@ -114,7 +119,7 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
     let hint = "write the names of the columns before it, as in clients,throughput_rps,latency_ms";
     ensure(!is_data, "it looks like data: it has numbers and no names of columns", hint)
         .map_err(at(head_line))?;
-    let records: Vec<(usize, Vec<String>)> = records.collect();
+    let records: Vec<Record> = records.collect();
     let mut seen = BTreeSet::new();
     for name in &head {
         let is_new = seen.insert(name.as_str());
@@ -125,11 +130,15 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
         let there: Vec<&str> = one_of.iter().copied().filter(|name| seen.contains(name)).collect();
         let none = format!("there is no column {}", one_of.join(" or "));
         let is_given = knows_clients && *one_of == ["clients"];
-        let hint = format!("name the column so, or say which one it is: --columns '{}=NAME'", one_of[0]);
+        // A median is none.
+        let mean = if *one_of == LATENCIES { ", the mean latency in this unit" } else { "" };
+        let hint =
+            format!("name the column so, or say which one it is: --columns '{}=NAME'{mean}", one_of[0]);
         ensure(!there.is_empty() || is_given, none, hint).map_err(at(head_line))?;
         let both = format!("columns {} say the same", there.join(" and "));
         ensure(there.len() <= 1, both, "remove one").map_err(at(head_line))?;
     }
+    ensure(!records.is_empty(), "there is no row below the names of the columns", "write some")?;
     let columns: Vec<Option<&Column>> =
         head.iter().map(|name| COLUMNS.iter().find(|(known, _)| known == name)).collect();
     let units = time_units(&names_there, &head, names);
@@ -143,6 +152,8 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
         let what = format!("it has {} cells and the head has {}", cells.len(), head.len());
         let hint = "quote cells that hold a comma, and give every column a cell";
         ensure(cells.len() == head.len(), what, hint).map_err(at(line))?;
+        let hint = "put it into a file of its own, and name both";
+        ensure(cells != names_there, "another table begins here", hint).map_err(at(line))?;
         let mut row = PublishedRow::default();
         for ((cell, column), unit) in cells.iter().zip(&columns).zip(&units) {
             let (Some((name, read)), cell) = (column, one_line(cell)) else { continue };
@@ -163,7 +174,8 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
         rows.push(row);
     }
     let ignored = (head.iter().zip(&columns)).filter(|(_, column)| column.is_none());
-    Ok(Table { rows, ignored: ignored.map(|(name, _)| one_line(name)).collect() })
+    let ignored = ignored.map(|(name, _)| one_line(name)).collect();
+    Ok(Table { rows, ignored, unread: unread.flatten() })
 }
 
 fn text(field: &mut String, cell: &str) -> Result<(), &'static str> {
@@ -300,24 +312,23 @@ fn has_decimal_commas(cells: &[&str], between_semicolons: bool) -> bool {
         || between_semicolons && !cells.iter().any(|cell| is_other(cell))
 }
 
-/// The rows of the first table in a text in Markdown with the line of each; `None` where there is no table.
-fn markdown(text: &str) -> Option<Vec<(usize, Vec<String>)>> {
+/// The rows of the first table in a text in Markdown with the line of each, and the line of the next table; `None` where there is none.
+fn markdown(text: &str) -> Option<(Vec<Record>, Option<usize>)> {
     let row = |(i, line): (usize, &str)| {
         let cells = line.trim().strip_prefix('|')?;
         let cells = cells.strip_suffix('|').unwrap_or(cells).split('|');
         Some((i + 1, cells.map(|cell| cell.trim().to_owned()).collect()))
     };
-    let lines = text.lines().enumerate().map(row);
-    let mut table: Vec<(usize, Vec<String>)> =
-        lines.skip_while(Option::is_none).map_while(|row| row).collect();
+    let mut lines = text.lines().enumerate().map(row).skip_while(Option::is_none);
+    let mut table: Vec<Record> = lines.by_ref().map_while(|row| row).collect();
     let is_dashes = |cell: &String| cell.contains('-') && cell.chars().all(|of| "-:".contains(of));
     let has_dashes = table.get(1).is_some_and(|(_, cells)| cells.iter().all(is_dashes));
     has_dashes.then(|| table.remove(1))?;
-    Some(table)
+    Some((table, lines.flatten().next().map(|(line, _)| line)))
 }
 
 /// The records of a CSV text with the line each begins in.
-fn records(text: &str) -> Result<Vec<(usize, Vec<String>)>, Error> {
+fn records(text: &str) -> Result<Vec<Record>, Error> {
     let text = text.trim_start_matches('\u{feff}');
     let mut reader = csv::ReaderBuilder::new();
     reader.delimiter(delimiter(text));
@@ -343,7 +354,7 @@ mod tests {
     #[test]
     fn a_table_is_read_by_the_names_of_its_columns() {
         let csv = "# a comment, with \"quotes\nlatency_us,clients,throughput_rps,p95,note\r\n\r\n118,1,8381.58,3,\"a, \"\"b\"\"\nc\"\n# more\n,,100000,,";
-        let Table { rows, ignored } = parse(csv).unwrap();
+        let Table { rows, ignored, .. } = parse(csv).unwrap();
         assert_eq!(ignored, ["p95"]);
         assert_eq!((rows.len(), rows[0].clients, rows[0].note.as_str()), (2, Some(1), "a, \"b\" c"));
         let latency = rows[0].latency_ms.unwrap();
@@ -398,11 +409,11 @@ mod tests {
     #[test]
     fn a_table_in_markdown_is_read() {
         let csv = parse("clients,rps,p99_ms,latency_ms,note\n1,1000,,1,a\n2,\"2,000\",3,2,\n").unwrap();
-        for text in [
+        for (unread, text) in [None, Some(12)].into_iter().zip([
             "| clients | rps | p99_ms | latency_ms | note |\n|---|--:|:-:|:--|-|\n| 1 | 1000 | | 1 | a |\n| 2 | 2,000 | 3 | 2 | |\n",
             "# Results\n\nFast; they are.\n\n|clients|rps|p99_ms|latency_ms|note|\r\n|-|-|-|-|-|\r\n|1|1000||1|a|\r\n|2|2,000|3|2||\r\n\nThe end.\n\n| a |\n|---|\n",
-        ] {
-            assert_eq!(parse(text).unwrap(), csv, "{text}");
+        ]) {
+            assert_eq!(parse(text).unwrap(), Table { unread, ..csv.clone() }, "{text}");
         }
     }
 
@@ -491,6 +502,8 @@ mod tests {
                 "clients,attempts_rps,little_residual_ratio\n".into(),
                 "this is results.csv of weir, whose rows",
             ),
+            (head.to_owned(), "there is no row below the names of the columns"),
+            (format!("{head}1,2,3,1\n{head}"), "line 3: another table begins here; hint: put it"),
             (format!("{head}1,2,3\n"), "line 2: it has 3 cells and the head has 4; hint: quote"),
             (format!("{head}\n0,2,3,\n"), "line 3, column clients: `0` does not fit; hint: write a whole"),
             (format!("{head}1,2,3,1\n1,\"14 57\",3,\n"), "line 3, column throughput_rps: `14 57`"),

@@ -22,7 +22,7 @@ pub fn read(text: &str, names: &[(String, String)], clients: Option<u32>) -> Res
     ensure(!is_wrk2, "this is of wrk2, whose latencies count from when a request was due", hint)?;
     let is_at_rate = text.contains("http_reqs") && text.contains(K6_AT_RATE);
     ensure(!is_at_rate, "this is of k6 with an arrival rate, where some VUs are idle", hint)?;
-    let known = rows(text).map(|rows| Table { rows, ignored: Vec::new() });
+    let known = rows(text).map(|rows| Table { rows, ignored: Vec::new(), unread: None });
     let is_json = text.trim_start().starts_with(['{', '[']);
     let hint = "name a CSV table, or JSON that k6, oha or HttpArena printed";
     ensure(known.is_some() || !is_json, "this JSON is no table of clients, throughput and latency", hint)?;

@@ -110,7 +110,7 @@ fn not_generator(found: &WorkloadFindings) -> Option<String> {
     let is_shown = |effect: &&Effect| effect.of.as_ref() == Some(&of.id) && effect.shown == Shown::NotLimit;
     let effect = found.effects.iter().find(is_shown)?;
     Some(format!(
-        "{} is {} busy, too, but not the limit: slowing it cost {} of goodput, of {} expected of a limit.",
+        "{} is {} busy, too, but not the limit: slowing it cost {} of goodput, of {} expected of a limit, as it used less time for the rest of each request.",
         capitalized(&of.resource),
         percent(of.utilization, 0),
         percent(effect.loss.mean.max(0.0), 0),

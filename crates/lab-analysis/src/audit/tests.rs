@@ -213,7 +213,7 @@ fn laws_of_bounds_and_utilization_are_remarks() {
 #[test]
 fn odd_rows_divide_by_nothing() {
     let head = "clients,throughput_rps,latency_ms,success_share,server_cpu_pct";
-    for rows in ["1,0,0,0,0\n2,0,5,0.5,10\n4,10,0,1,30", ",,,,\n1,,,0.5,\n,5,5,,", ""] {
+    for rows in ["1,0,0,0,0\n2,0,5,0.5,10\n4,10,0,1,30", ",,,,\n1,,,0.5,\n,5,5,,"] {
         let audit = audit(&parse(&format!("{head}\n{rows}")).unwrap().rows);
         let said =
             format!("{:?}", audit.sweeps.iter().map(|of| (&of.findings, &of.remarks)).collect::<Vec<_>>());

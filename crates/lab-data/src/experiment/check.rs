@@ -185,6 +185,12 @@ impl Experiment {
             let is_possible = subject.is_weir() || serve.is_empty() && write_cap.is_none();
             let not_ours = format!("workload `{name}`: serve and write_cap need a target of kind weir");
             ensure(is_possible, not_ours, "remove them")?;
+            let is_of_model = |of: &Subject| matches!(of.target, Target::Simulated(_));
+            let is_possible = workload.args.is_empty() || !self.subjects.iter().all(is_of_model);
+            let no_load = format!(
+                "workload `{name}`: args are flags of weir load, which a target of kind simulated does not run"
+            );
+            ensure(is_possible, no_load, "remove them")?;
             let is_possible = write_cap.is_none() || writes_in_one_place(&subject.target);
             let mixed = format!("workload.write_cap of `{name}` needs private databases only, or file only");
             ensure(is_possible, mixed, "remove it, or set target.store")?;

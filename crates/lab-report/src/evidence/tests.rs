@@ -109,7 +109,7 @@ fn a_generator_as_busy_as_a_limit_is_told_from_one() {
     let (expected_loss, loss) = (0.17, Estimate::of(&[0.02, 0.03, 0.04]).unwrap());
     let effect = Effect { of: Some(name), expected_loss, loss, ..found.effects[1].clone() };
     found.effects.push(effect);
-    let said = "Generator CPU is 97 % busy, too, but not the limit: slowing it cost 3 % of goodput, of 17 % expected of a limit.";
+    let said = "Generator CPU is 97 % busy, too, but not the limit: slowing it cost 3 % of goodput, of 17 % expected of a limit, as it used less time for the rest of each request.";
     check(&text(&rendered(&results, &findings), "report.html"), &[said]);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Reads the file and says row by row what follows from it. What an error means is decided in the analysis.
 
-use super::{read_text, say, say_document};
+use super::{note, read_text, say, say_document};
 use kv::Error;
 use lab_analysis::audit::{Audit, AuditFinding, Counted};
 use lab_analysis::{AuditStanding, AuditedRow, CAUSES, PublishedSweep, audit};
@@ -35,11 +35,24 @@ fn column(text: &str) -> Result<(String, String), Error> {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
-    let mut table = Table { rows: Vec::new(), ignored: Vec::new() };
+    let mut table = Table { rows: Vec::new(), ignored: Vec::new(), unread: None };
     for file in &args.files {
-        let text = read_text(file, "the table ", "name a CSV file, as in experiments/reports/printed.csv")?;
+        let text =
+            read_text(file, "the table ", "name a CSV file in UTF-8, as experiments/reports/printed.csv")?;
         let read = summaries::read(&text, &args.columns, args.clients);
-        let read = read.map_err(|why| why.at(file.display()))?;
+        let mut read = read.map_err(|why| why.at(file.display()))?;
+        // Outputs of one row each are levels of one sweep; a table is a sweep of its own.
+        if args.files.len() > 1 && read.rows.len() > 1 {
+            for row in read.rows.iter_mut().filter(|row| row.report.is_empty()) {
+                row.report = file.display().to_string();
+            }
+        }
+        if let Some(line) = read.unread {
+            let file = file.display();
+            note(format_args!(
+                "{file}: the table in line {line} is not read; put it into a file of its own, and name both"
+            ));
+        }
         table.rows.extend(read.rows);
         table.ignored.extend(read.ignored);
     }
@@ -56,7 +69,8 @@ fn text_of(table: &Table, audit: &Audit) -> String {
     for sweep in &audit.sweeps {
         let names = [&*sweep.report, &*sweep.workload, &*sweep.system];
         let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
-        lines.push(if names.is_empty() { "all rows".to_owned() } else { names.join(" · ") });
+        let unnamed = if audit.sweeps.len() == 1 { "all rows" } else { "other rows" };
+        lines.push(if names.is_empty() { unnamed.to_owned() } else { names.join(" · ") });
         lines.push("  clients        req/s           ms      X·R  residual  verdict".to_owned());
         lines.extend(sweep.rows.iter().map(row));
         lines.extend(conclusions(sweep).iter().map(|line| format!("  {line}")));

@@ -1,10 +1,9 @@
 //! `weir completions`: scripts for shells, made from the command line itself.
 
-use super::Cli;
+use super::{Cli, write_out};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use kv::Error;
-use std::io::{self, Write};
 
 /// Print a script that completes the commands and flags of weir in a shell
 ///
@@ -21,7 +20,6 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "weir", &mut script);
-    // A closed pipe is the reader's choice.
-    let _ = io::stdout().write_all(&script);
+    write_out(&script);
     Ok(())
 }

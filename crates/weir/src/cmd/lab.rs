@@ -145,17 +145,25 @@ fn conclude(
 ) -> Result<(), Error> {
     let targets: Vec<&Results> = results.iter().filter(|results| !results.trials.is_empty()).collect();
     let measured: usize = targets.iter().map(|results| results.trials.len()).sum();
+    let mut unwritten = None;
     for results in &targets {
         let dir = harness::dir_of(dir, results.measured.as_ref());
         if let Some(target) = &results.measured {
             say(format_args!("{}:", target.target));
         }
-        let path = report::write(&dir, results)?;
+        let path = report::write(&dir, results);
         match faults(results) {
             Some(text) => say(text.trim_end()),
             None => say(headline(results)),
         }
-        say(format_args!("report: {}", path.display()));
+        match path {
+            Ok(path) => say(format_args!("report: {}", path.display())),
+            Err(why) => {
+                unwritten.get_or_insert(
+                    why.hint(format_args!("make room, then run weir report {}", dir.display())),
+                );
+            }
+        }
     }
     let has_faults = targets.iter().any(|results| faults(results).is_some());
     // Whether targets can be set beside each other says nothing of whether they were measured.
@@ -180,10 +188,12 @@ fn conclude(
         }
         _ if let Err(why) = ran => {
             if measured > 0 {
-                note(format_args!("ended after {measured} of {planned} trials; the report is over these"));
+                let of_these = if unwritten.is_none() { "; the report is over these" } else { "" };
+                note(format_args!("ended after {measured} of {planned} trials{of_these}"));
             }
             Err(why)
         }
+        _ if let Some(why) = unwritten => Err(why),
         Some((target, first, why)) => Err(Error::new(format_args!(
             "{} of {planned} trials failed, the first {} at {}: {why}",
             failures.len(),

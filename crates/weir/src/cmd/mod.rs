@@ -40,6 +40,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 const WRITABLE: &str = "name a file in a folder that is there and that you may write to";
 
@@ -108,7 +109,7 @@ pub fn run() -> ExitCode {
     let words: Vec<OsString> = env::args_os().collect();
     let done = Cli::try_parse_from(&words)
         .map_or_else(|error| usage::usage(&error, &words), |cli| cli.command.run());
-    match done {
+    match done.and_then(|()| said()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
@@ -117,9 +118,26 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// Why something could not be printed, the first time: a command that did all else has failed then.
+static UNSAID: OnceLock<io::Error> = OnceLock::new();
+
 /// Prints a line on standard output. A closed pipe is the reader's choice, not a failure.
 pub(crate) fn say(line: impl Display) {
-    let _ = writeln!(io::stdout(), "{line}");
+    write_out(format!("{line}\n").as_bytes());
+}
+
+fn write_out(bytes: &[u8]) {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => drop(UNSAID.set(error)),
+        _ => {}
+    }
+}
+
+/// Whether all that was printed arrived.
+fn said() -> Result<(), Error> {
+    let Some(why) = UNSAID.get() else { return Ok(()) };
+    Err(Error::new(format_args!("cannot write to standard output: {why}")))
 }
 
 /// Prints a line on standard error.

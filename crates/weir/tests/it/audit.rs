@@ -78,6 +78,26 @@ fn what_people_have_is_read_as_it_is() {
     let (one, other) = (file("one", wrk), file("other", wrk));
     let said = String::from_utf8(audit(&[&one, &other]).stdout).unwrap();
     assert_eq!(said.lines().last(), Some("0 of 2 rows deviate by more than 5 %"));
+    assert!(said.starts_with("wrk\n"), "{said}");
+    // A latency at one client says nothing of what others measured.
+    let sweep = |name: &str, rows: &str| file(name, &format!("clients,throughput_rps,latency_ms\n{rows}"));
+    let (slow, fast) =
+        (sweep("slow.csv", "1,100,10\n10,1000,10\n"), sweep("fast.csv", "1,10000,0.1\n10,20000,0.5\n"));
+    let said = String::from_utf8(audit(&[&slow, &fast, &one]).stdout).unwrap();
+    assert!(!said.contains("Throughput is above"), "{said}");
+    let headings: Vec<&str> = said.lines().filter(|line| line.ends_with(".csv") || *line == "wrk").collect();
+    assert_eq!(headings, [slow.as_str(), fast.as_str(), "wrk"], "{said}");
+}
+
+#[test]
+fn what_cannot_be_printed_is_a_failure() {
+    for command in [&["audit", PRINTED][..], &["audit", PRINTED, "--json"], &["completions", "bash"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(command).stdout(full).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.starts_with("error: cannot write to standard output: No space left"), "{told}");
+    }
 }
 
 #[test]
