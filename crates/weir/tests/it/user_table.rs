@@ -576,6 +576,8 @@ fn a_table_that_cannot_work_is_refused_with_a_remedy() {
     check_refused(&url_of(&database, "nowhere"), &["there is no table nowhere"]);
     check_refused(&url_of(&database, "pg_class"), &["has no column name"]);
     check_refused(&format!("{}?table=t&key=name", database.url()), &["table, key and value go together"]);
+    check_refused(&url_of(&database, "public.weir_kv"), &["is a table of weir itself: name one of another"]);
+    check_refused(&url_of(&database, "t").replace("body", "name"), &["are the same column: name two"]);
     database.ask("CREATE VIEW v AS SELECT 'a' AS name, 'b' AS body").unwrap();
     check_refused(&url_of(&database, "v"), &["no plain table"]);
     database.ask("CREATE UNLOGGED TABLE u (name text PRIMARY KEY, body text)").unwrap();
