@@ -110,9 +110,10 @@ fn not_generator(found: &WorkloadFindings) -> Option<String> {
     let is_shown = |effect: &&Effect| effect.of.as_ref() == Some(&of.id) && effect.shown == Shown::NotLimit;
     let effect = found.effects.iter().find(is_shown)?;
     Some(format!(
-        "{} is {} busy, too, but not the limit: slowing it cost {} of goodput, of {} expected of a limit, as it used less time for the rest of each request.",
+        "{} is {} busy, too, but not the limit: when the test added {} of work to each request, goodput fell by {}, and not by the {} that a limit loses. Its other work for each request took less time then.",
         capitalized(&of.resource),
         percent(of.utilization, 0),
+        latency(Some(effect.change.added_us)),
         percent(effect.loss.mean.max(0.0), 0),
         percent(effect.expected_loss, 0)
     ))
@@ -187,8 +188,13 @@ fn help(found: &WorkloadFindings) -> Option<String> {
         Some((Limit::Pool, _)) => format!("held its place in {limits} half as long as now"),
         _ => format!("needed half as much time of {limits} as now"),
     };
+    let at_most = match found.bottleneck.grade {
+        Grade::Delay => "be at most",
+        _ if of.then.is_some() => "be at most",
+        _ => "at most double, to",
+    };
     Some(format!(
-        "What would help: if each request {half}, goodput would be at most {} req/s{clients}{then}{tried}.{too_slow}{see}",
+        "What would help: if each request {half}, goodput would {at_most} {} req/s{clients}{then}{tried}.{too_slow}{see}",
         short(of.rps)
     ))
 }

@@ -1,6 +1,7 @@
-//! The embedded store on a disk that fills up: a small file system in a mount namespace of the server's own.
+//! Disks that fill up: under the embedded store, a small file system in a mount namespace of the server's own; under the results of a lab.
 
 use crate::support::{Client, Server, is_long, until};
+use lab_data::results::Results;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -173,4 +174,27 @@ fn a_full_disk_with_slow_flushes_and_four_workers_is_no_different() {
         "--store-write-workers",
         "4",
     ]);
+}
+
+/// That the report could not be written hid that the run had ended before its time.
+#[test]
+fn a_run_that_could_not_save_its_results_says_how_far_it_came() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("experiment.toml"), dir.path().join("out"));
+    std::fs::write(&file, super::lab::SIMULATED).unwrap();
+    // As on a full disk; files of this many half KiB have room for the first trials.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 30; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_weir"), "lab"]);
+    let output = command.arg(file).arg("--out").arg(&out).env("XDG_CACHE_HOME", dir.path()).output().unwrap();
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{complained}");
+    assert!(complained.contains("ended after ") && complained.contains(" of 10 trials\n"), "{complained}");
+    assert!(
+        complained.lines().last().is_some_and(|line| line.contains("results.json: File too large")),
+        "{complained}"
+    );
+    assert!(said.contains("throughput"), "{said}");
+    let kept: Results = serde_json::from_slice(&std::fs::read(out.join("results.json")).unwrap()).unwrap();
+    assert!(!kept.trials.is_empty());
 }

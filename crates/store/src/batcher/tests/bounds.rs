@@ -1,6 +1,7 @@
 //! How long a request waits, and how much is in one batch, against a store that does as the test says.
 
 use super::*;
+use crate::batcher::worker::RETRIES_MAX;
 
 /// No machine stands still for so long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -219,4 +220,25 @@ fn expired_rows_are_removed_some_megabytes_at_a_time() {
             removal.act(Act::Answer);
         }
     }
+}
+
+/// Another program wrote one key all the time: every write of the batch failed.
+#[test]
+fn a_write_that_others_are_faster_than_fails_alone() {
+    let (batcher, stage) = start();
+    let hold = write(&batcher, "x=1");
+    let in_flight = stage.next();
+    let rest = write(&batcher, "a=1 b=1");
+    in_flight.act(Act::Answer);
+    applied(&hold);
+    for writes in [&["a=1", "b=1"][..], &["a=1"]] {
+        for _ in 0..=RETRIES_MAX {
+            let step = stage.next();
+            assert_eq!(step.writes(), writes);
+            step.act(Act::Fail(Kind::Retry));
+        }
+    }
+    assert!(matches!(rest.recv().unwrap().1, Err(error) if error.kind() == Kind::Retry));
+    stage.next().act(Act::Answer);
+    assert_eq!(applied(&rest), ("b=1".into(), false, false));
 }

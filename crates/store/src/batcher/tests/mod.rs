@@ -3,7 +3,6 @@
 mod bounds;
 mod events;
 
-use super::worker::RETRIES_MAX;
 use super::*;
 use crate::contract::scripted::{Act, Scripted, Stage, Step};
 use crate::{Answer, Lease, Part, Session};
@@ -126,27 +125,6 @@ fn a_write_the_store_refuses_fails_alone() {
     single.act(Act::Fail(Kind::Rejected));
     stage.next().act(Act::Answer);
     assert!(matches!(rest.recv().unwrap().1, Err(error) if error.kind() == Kind::Rejected));
-    assert_eq!(applied(&rest), ("b=1".into(), false, false));
-}
-
-/// Another program wrote one key all the time: every write of the batch failed.
-#[test]
-fn a_write_that_others_are_faster_than_fails_alone() {
-    let (batcher, stage) = start();
-    let hold = write(&batcher, "x=1");
-    let in_flight = stage.next();
-    let rest = write(&batcher, "a=1 b=1");
-    in_flight.act(Act::Answer);
-    applied(&hold);
-    for writes in [&["a=1", "b=1"][..], &["a=1"]] {
-        for _ in 0..=RETRIES_MAX {
-            let step = stage.next();
-            assert_eq!(step.writes(), writes);
-            step.act(Act::Fail(Kind::Retry));
-        }
-    }
-    assert!(matches!(rest.recv().unwrap().1, Err(error) if error.kind() == Kind::Retry));
-    stage.next().act(Act::Answer);
     assert_eq!(applied(&rest), ("b=1".into(), false, false));
 }
 
