@@ -66,6 +66,7 @@ impl Log {
         }
         self.begin_at(&mut writer, number + 1)?;
         self.index.write().remove_segment(number);
+        self.check_place()?;
         files::remove(&self.path(number));
         self.reserve(&mut writer, 0);
         Ok(true)

@@ -94,6 +94,13 @@ pub(super) fn lock(directory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Whether `directory` is still the one in which this `lock` was taken: somebody may have moved it and put another in its place.
+pub(super) fn is_locked_by(directory: &Path, lock: &File) -> bool {
+    let place = |of: fs::Metadata| (of.dev(), of.ino());
+    let [here, own] = [fs::metadata(directory.join(LOCK)), lock.metadata()].map(|of| of.map(place));
+    matches!((here, own), (Ok(here), Ok(own)) if here == own)
+}
+
 /// Notes in the locked `file` that who has it ends soon.
 pub(super) fn note_end(mut file: &File) -> io::Result<()> {
     file.write_all(b"ends")

@@ -218,7 +218,22 @@ impl Log {
         let (segment, bytes) = (writer.segment, writer.offset);
         let is_known = !writer.is_spoiled && !writer.is_lost && writer.carried_end == 0;
         let end = End { store: self.store, first: writer.meta.first as u32, segment, bytes, is_copy: false };
-        if is_known { end.write(&self.directory) } else { Ok(()) }
+        if !is_known {
+            return Ok(());
+        }
+        self.check_place().map_err(io::Error::other)?;
+        end.write(&self.directory)
+    }
+
+    /// Fails if another directory is in the place of the log's own: its files are not ours.
+    pub(super) fn check_place(&self) -> Result<(), Error> {
+        if files::is_locked_by(&self.directory, &self.lock) {
+            return Ok(());
+        }
+        let directory = self.directory.display();
+        let what =
+            format!("the directory {directory} was moved, replaced or removed while this server used it");
+        Err(Error::new(Kind::Refused, format!("{what}; stop the server, and see which of them it is to use")))
     }
 
     /// Says to who waits for the lock that this server ends soon.
@@ -500,6 +515,7 @@ impl Log {
     /// A file for the next segment, of at least `least` allocated bytes, and how many they are. Where nothing else is left and
     /// `purpose` may have it, it is the reserve.
     fn next_file(&self, writer: &mut Writer, least: u64, purpose: Purpose) -> Result<(File, u64), Error> {
+        self.check_place()?;
         let (next, reserve) = (self.directory.join(NEXT), self.directory.join(RESERVE));
         // What an attempt that failed has written would follow what is written now.
         let absent = files::remove_if_there(&next);

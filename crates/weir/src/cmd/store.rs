@@ -58,6 +58,9 @@ pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
             }
         }
         Action::Backup(Backup { place: Place { store }, destination }) => {
+            // As the store may be named, too.
+            let plain = destination.to_str().and_then(|text| text.strip_prefix("file:")).map(PathBuf::from);
+            let destination = plain.unwrap_or(destination);
             let copied = ::store::backup(&store, &destination).map_err(|error| of_store(&error))?;
             show(&copied);
             Ok(())

@@ -3,6 +3,7 @@
 use crate::register::{Register, Seen};
 use crate::support::{Server, is_long, mariadb, postgres};
 use lab_run::harness::DatabaseServer;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -165,4 +166,45 @@ fn check_outages(mut database: DatabaseServer) {
     let mut client = server.client();
     let stats: serde_json::Value = serde_json::from_slice(&client.get("/stats").body).unwrap();
     assert!(stats["weir_cache_drops_total"].as_f64().unwrap() >= 2.0, "each loss drops the cache");
+}
+
+/// A backup was restored in the place of a directory in use: the server wrote its next segment, and where its log ends, into that.
+#[test]
+fn a_directory_put_in_the_place_of_one_in_use_is_not_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let [here, moved] = ["here", "moved"].map(|name| folder.path().join(name));
+    let url = format!("file:{}?segment=1MiB", here.display());
+    let other = Server::start(&url, &[]);
+    other.client().put("/kv/other", b"kept");
+    drop(other);
+    std::fs::rename(&here, folder.path().join("other")).unwrap();
+    let mut server = Server::start(&url, &[]);
+    let mut client = server.client();
+    std::fs::rename(&here, &moved).unwrap();
+    std::fs::rename(folder.path().join("other"), &here).unwrap();
+    let second = Server::start(&url, &[]);
+    let files = |of: &Path| {
+        let files =
+            std::fs::read_dir(of).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut files: Vec<String> = files.collect();
+        files.sort();
+        files
+    };
+    let before = files(&here);
+    // Until the segment is full.
+    let value = vec![b'x'; 100_000];
+    let refused =
+        (0..100).map(|n| client.put(&format!("/kv/{n}"), &value)).position(|answer| answer.status == 503);
+    let written = refused.expect("a write that is refused");
+    let refused = client.put("/kv/more", &value);
+    assert_eq!(refused.header("weir-outcome"), Some("not-applied"), "{refused:?}");
+    server.terminate();
+    server.wait();
+    assert_eq!(files(&here), before);
+    assert_eq!(second.client().get("/kv/other").text(), "kept");
+    drop(second);
+    let server = Server::start(&format!("file:{}", moved.display()), &[]);
+    assert!((0..written).all(|n| server.client().get(&format!("/kv/{n}")).body == value));
+    let server = Server::start(&format!("file:{}", here.display()), &[]);
+    assert_eq!(server.client().get("/kv/other").text(), "kept");
 }
