@@ -144,6 +144,7 @@ impl Client {
     /// no file descriptors left, never the peer's.
     pub(super) fn send(&mut self, shared: &mut Shared) -> io::Result<Step> {
         self.sent = 0;
+        self.drop_ended();
         if self.unexpected_data {
             // Whatever comes next could be the rest of that, so it is not to be taken for this request's answer.
             self.unexpected_data = false;

@@ -65,6 +65,14 @@ impl Conditions {
         Conditions(self.0.iter().map(turn).collect())
     }
 
+    /// These without the lowest rate, and that.
+    #[must_use]
+    pub fn without_least_rate(&self) -> (Conditions, Option<f64>) {
+        let is_rate = |of: &Condition| matches!(of.kind, Kind::Rate);
+        let (rates, others): (Vec<Condition>, Vec<Condition>) = self.0.iter().partition(|of| is_rate(of));
+        (Conditions(others), rates.iter().map(|of| of.limit).reduce(f64::max))
+    }
+
     /// These, and `errors<1%` if they do not say how many of the attempts may fail; and that share, 0–1.
     #[must_use]
     pub fn with_error_ratio_max(&self) -> (Conditions, f64) {
@@ -322,6 +330,10 @@ mod tests {
         }
         let wanted: Conditions = "p99<20ms,errors<0.1%".parse().unwrap();
         assert_eq!(wanted.opposite().met(&report()).len(), 2);
+        // Of a try at a low rate only the others can be judged.
+        let wanted: Conditions = "p99<20ms,rate>1000/s".parse().unwrap();
+        let (others, least) = wanted.without_least_rate();
+        assert_eq!((others.to_string().as_str(), least), ("p99 < 20.0 ms", Some(1000.0)));
         for (text, all, error_ratio_max) in [
             ("p99<20ms,errors<0.1%", "p99 < 20.0 ms, errors < 0.10 %", 0.001),
             ("p99<20ms", "p99 < 20.0 ms, errors < 1.00 %", 0.01),

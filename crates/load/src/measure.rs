@@ -396,7 +396,7 @@ fn report(plan: &Plan, tally: &Tally, series: TimeSeries) -> LoadReport {
         attempts,
         successes,
         goodput_rps: successes as f64 / window_secs,
-        error_ratio: if attempts == 0 { 0.0 } else { (attempts - successes) as f64 / attempts as f64 },
+        error_ratio: tally.error_ratio(),
         latency: tally.latency(),
         service: tally.open.as_ref().map(|open| open.service.summary()),
         first_byte: Some(tally.first_byte()),

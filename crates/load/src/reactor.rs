@@ -202,7 +202,11 @@ impl Reactor {
         if driver.next(source, &mut client.request) {
             client.state = State::InFlight;
             client.intended = intended;
-            client.asking_since.get_or_insert(self.now);
+            if self.schedule.is_open() {
+                client.asking_since = Some(self.now);
+            } else {
+                client.asking_since.get_or_insert(self.now);
+            }
             client.source = source;
             client.answer.reset();
             client.received.clear();
@@ -260,7 +264,9 @@ impl Reactor {
                 connection: client.connection,
                 verified,
             };
-            let asking_since = if attempt.is_answered() { client.asking_since.take() } else { None };
+            // In an open loop the next request is somebody else's.
+            let is_over = attempt.is_answered() || self.schedule.is_open();
+            let asking_since = if is_over { client.asking_since.take() } else { None };
             driver.done(client.source, &attempt);
             if let Some(since) = asking_since.filter(|since| *since < attempt.sent) {
                 driver.count(|recorder| recorder.answered_at_last(since, attempt.until));

@@ -60,7 +60,7 @@ pub(super) struct Tally {
     pub(super) in_flight_secs: f64,
     /// Clients of a closed loop that asked from before the window to its end without an answer.
     pub(super) never_answered: u64,
-    /// Of the others that asked when it ended: for how long they had had no answer.
+    /// Of the others that asked when it ended, and of all in an open loop: for how long they had had no answer.
     pub(super) asking: Samples,
     /// The longest time that a client asked in vain before it had an answer after all.
     pub(super) longest_asked: Duration,
@@ -241,17 +241,29 @@ impl Tally {
         self.servers.iter().map(|server| server.in_flight_at_end).sum()
     }
 
-    /// Clients of a closed loop that were left without an answer: they had none in the window, or none for a second at its end and more
-    /// than twice as long as any of them had to wait for one before.
+    /// Clients of a closed loop that were left without an answer: they had none in the window, or none for a second at its end (in a short
+    /// window half of it) and more than twice as long as any of them had to wait for one before. In an open loop, such requests.
     pub(super) fn unanswered(&self) -> u64 {
-        let before = self.ended().longest().max(self.longest_asked);
-        self.never_answered + self.asking.longer_than(STALLED.max(2 * before))
+        let before = self.longest().max(self.longest_asked);
+        let least = (self.window / 2).clamp(STALLED / 2, STALLED);
+        self.never_answered + self.asking.longer_than(least.max(2 * before))
+    }
+
+    /// The share of failures; in an open loop those left without an answer are among them.
+    pub(super) fn error_ratio(&self) -> f64 {
+        let unanswered = if self.open.is_some() { self.unanswered() } else { 0 };
+        let all = self.attempts() + unanswered;
+        if all == 0 { 0.0 } else { (all - self.successes()) as f64 / all as f64 }
+    }
+
+    /// The longest time from the send of a request to its end.
+    fn longest(&self) -> Duration {
+        self.open.as_ref().map_or_else(|| self.ended().longest(), |open| open.service.longest())
     }
 
     /// How long no request to `server` had ended when the window did, as long as one was in flight, if none took half as long.
     pub(super) fn stalled(&self, server: &ServerTally) -> Option<Duration> {
-        let longest =
-            self.open.as_ref().map_or_else(|| self.ended().longest(), |open| open.service.longest());
+        let longest = self.longest();
         let since_last = server.last_end.map(|at| self.window.saturating_sub(at));
         since_last.map(|since| since.min(server.oldest_in_flight)).filter(|stalled| *stalled > 2 * longest)
     }

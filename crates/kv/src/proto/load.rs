@@ -99,7 +99,7 @@ pub struct LoadReport {
     pub successes: u64,
     /// Successes per second: the headline.
     pub goodput_rps: f64,
-    /// Failed attempts over all attempts, 0–1.
+    /// Failed attempts over all attempts, 0–1. In an open loop the requests that were left without an answer are among both.
     pub error_ratio: f64,
     /// Of all attempts, failed ones included: in a closed loop from the instant the client was free to send, in an open
     /// one from the instant the request was to be sent, with the requests that are `unfinished`.
@@ -158,8 +158,8 @@ pub struct LoadReport {
     #[serde(default)]
     pub in_flight_at_end: u64,
     /// Clients of a closed loop that were left without an answer, so that the latencies are of the others: they had none in the window, or
-    /// none for a second at its end and more than twice as long as any client had to wait for one before. 0 in reports from before they
-    /// were counted.
+    /// none for a second at its end (in a short window half of it) and more than twice as long as any client had to wait for one before.
+    /// Of an open loop, such requests. 0 in reports from before they were counted.
     #[serde(default)]
     pub unanswered: u64,
     /// What has to be added to the sum of all latencies (in an open loop: of all service times) to have all time that passed in

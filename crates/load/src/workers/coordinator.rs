@@ -126,7 +126,7 @@ impl Worker {
             let line: String = line.chars().filter(|sign| !sign.is_control()).take(QUOTED_MAX).collect();
             return self
                 .error(format_args!("`{line}` is no message of weir load-worker"))
-                .hint("the command may print nothing else on standard output");
+                .hint("the command may print nothing else on standard output, and has to be of the same build of weir");
         }
         self.end();
         let status =

@@ -8,7 +8,7 @@ use super::serve::is_ignored;
 use super::usage::{check_commands, of_target};
 use super::{compare, counted, note, read_text, report, say};
 use indicatif::{ProgressBar, ProgressStyle};
-use kv::proto::SecondReport;
+use kv::proto::{LinearizabilityReport, SecondReport};
 use kv::units::Span;
 use kv::{Error, one_line};
 use lab_analysis::steady::{Goal, long_enough};
@@ -208,12 +208,13 @@ fn conclude(
 /// Fails if operations were judged and not all of them can be explained.
 fn linearizable(targets: &[&Results]) -> Result<(), Error> {
     let loads = targets.iter().flat_map(|results| &results.trials).filter_map(|trial| trial.load.as_ref());
-    let (mut violations, mut not_decided) = (0, 0);
+    let mut all = LinearizabilityReport::default();
     for judged in loads.filter_map(|load| load.linearizability.as_ref()) {
-        violations += judged.violations;
-        not_decided += judged.not_decided;
+        all.violations += judged.violations;
+        all.not_decided += judged.not_decided;
+        all.unread += judged.unread;
     }
-    not_linearizable(violations, not_decided).map_or(Ok(()), Err)
+    not_linearizable(&all).map_or(Ok(()), Err)
 }
 
 /// Fails as `weir load` does where nothing succeeded, if that is so of every trial.

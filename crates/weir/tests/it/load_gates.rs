@@ -391,11 +391,14 @@ fn the_highest_throughput_is_found_over_numbers_of_clients() {
 
 #[test]
 fn connections_that_end_after_an_answer_are_a_reason_for_one_each() {
-    let server = Server::start(|_| Reply::ValueThenVanish);
+    // The end comes when the next request is on its way.
+    let server = Server::start(|number| if number % 2 == 0 { Reply::Value } else { Reply::Close });
     let url = format!("http://{}/kv/x", server.address);
     let hint = "failed; if the server ends connections after an answer, use --connect each\n";
     let (.., stdout, stderr) = weir_load(&[&SHORT[..], &[&url]].concat());
     assert!(stdout.contains("\nreset ") && stdout.contains(hint), "{stdout}{stderr}");
+    let server = Server::start(|_| Reply::ValueThenVanish);
+    let url = format!("http://{}/kv/x", server.address);
     let (output, stdout, stderr) = weir_load(&[&SHORT[..], &[&url, "--connect=each"]].concat());
     assert!(output.status.success() && !stdout.contains("\nreset "), "{stdout}{stderr}");
 }

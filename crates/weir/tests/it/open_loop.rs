@@ -81,7 +81,8 @@ fn a_stall_that_lasts_to_the_end_of_the_window_delays_all_that_was_due_in_it() {
     assert!(longer(&report, "all", 95) >= 790, "{schedule:?} {:?}", report.latency);
     assert!(report.latency.us_p90 > 500e3 && report.latency.us_max > 850e3, "{:?}", report.latency);
     assert_eq!((schedule.due, report.latency.count), (1500, report.attempts + schedule.unfinished));
-    assert!(schedule.over_capacity && report.error_ratio == 0.0, "{schedule:?}");
+    // Four connections, each with a request that was never answered.
+    assert!(schedule.over_capacity && report.error_ratio < 0.01, "{schedule:?}");
     // Neither enters the account of time: no such request has ended.
     assert_eq!(report.service.unwrap().count, report.attempts);
     assert!(report.little_residual().unwrap().abs() < 0.001, "{report:?}");
@@ -229,4 +230,20 @@ fn a_run_ten_times_as_long_needs_no_more_memory() {
         // latencies up to ten times as long in several histograms.
         assert!(short > 0 && long < short + 192, "{long} KiB, after {short} KiB, with {pacing:?}");
     }
+}
+
+/// A request fails once its time-out has passed, and windows are shorter: nothing had failed of a server that did not answer.
+#[test]
+fn requests_that_are_not_answered_are_failures_before_they_time_out() {
+    let server = Server::start(|number| if number % 50 == 49 { Reply::Silence } else { Reply::Value });
+    let paced = Plan {
+        clients: 64,
+        window: Duration::from_secs(2),
+        pacing: open(500.0, Arrivals::Constant),
+        ..plan(server.address, "get_popular")
+    };
+    let report = run(&paced);
+    // Those of the first second have waited for long enough.
+    assert!(report.unanswered >= 5 && report.errors.is_empty(), "{report:?}");
+    assert!((0.005..0.02).contains(&report.error_ratio), "{report:?}");
 }

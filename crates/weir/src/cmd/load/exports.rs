@@ -14,7 +14,7 @@ pub(super) fn junit(plan: &Plan, conditions: Option<&Conditions>, report: &LoadR
     let unusable = unusable.or_else(|| conditions.and_then(|_| load::left_out(report)));
     let mut tests = vec![("requests succeed".to_owned(), unusable.map(|why| why.to_string()))];
     tests.extend(report.linearizability.as_ref().map(|checked| {
-        let failure = not_linearizable(checked.violations, checked.not_decided);
+        let failure = not_linearizable(checked);
         ("linearizability".to_owned(), failure.map(|why| why.to_string()))
     }));
     tests.extend(conditions.map(|conditions| conditions.judge(report)).unwrap_or_default());

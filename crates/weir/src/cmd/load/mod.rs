@@ -13,7 +13,7 @@ mod text;
 
 use super::{check_writable, complain, counted, say, say_json};
 use kv::Error;
-use kv::proto::{LOAD_REPORT_SCHEMA, LoadEvent, LoadReport};
+use kv::proto::{LOAD_REPORT_SCHEMA, LinearizabilityReport, LoadEvent, LoadReport};
 use live::Live;
 use load::{self, Conditions, DIALECTS, DISTRIBUTIONS, EarlyEnd, Plan, WORKLOADS};
 use signal_hook::consts::SIGINT;
@@ -268,7 +268,7 @@ fn carry_out(args: Args, early_end: &EarlyEnd, ends_at_once: &AtomicBool) -> Res
         report.histograms.clear();
     }
     let checked = report.linearizability.as_ref();
-    failures.extend(checked.and_then(|of| not_linearizable(of.violations, of.not_decided)));
+    failures.extend(checked.and_then(not_linearizable));
     match (args.json, args.events) {
         (true, _) => say_json(&report)?,
         (_, true) => say_json(&LoadEvent::Report(Box::new(report)))?,
@@ -292,11 +292,16 @@ fn gates(fail_if: Option<&Conditions>, report: &LoadReport) -> Option<Error> {
     })
 }
 
-/// Why a run fails whose operations were checked: keys with a violation, and those that could not be decided.
-pub(crate) fn not_linearizable(violations: u64, not_decided: u64) -> Option<Error> {
-    match (violations, not_decided) {
-        (0, 0) => None,
-        (0, _) => Some(
+/// Why a run fails whose operations were checked: keys with a violation, and those that could not be decided or read at the end.
+pub(crate) fn not_linearizable(of: &LinearizabilityReport) -> Option<Error> {
+    let LinearizabilityReport { violations, not_decided, unread, .. } = *of;
+    match (violations, not_decided, unread) {
+        (0, 0, 0) => None,
+        (0, 0, _) => Some(
+            Error::new(format_args!("{} could not be read at the end", counted(unread, "key")))
+                .hint("lost writes of them were not seen: the server has to answer after the window, too"),
+        ),
+        (0, ..) => Some(
             Error::new(format_args!("{} could not be checked", counted(not_decided, "key")))
                 .hint("too many operations of one key overlap: use fewer clients or more keys"),
         ),

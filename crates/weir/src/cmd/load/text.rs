@@ -164,7 +164,8 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
         add("pacing", report.pacing.clone());
     }
     add("goodput", format!("{} req/s", units::short(report.goodput_rps)));
-    let (failed, share) = (attempts - successes, percent(report.error_ratio));
+    let failed = attempts - successes;
+    let share = percent(failed as f64 / (*attempts).max(1) as f64);
     add("attempts", format!("{attempts}, of which {failed} failed ({share} %)"));
     if !report.workers.is_empty() {
         add("workers", workers(report));
@@ -211,9 +212,20 @@ fn figures<'r>(plan: &Plan, report: &'r LoadReport) -> Vec<(&'r str, String)> {
             add("waited", format!("{} requests for a connection, {mean} each on average", schedule.waited));
         }
     }
-    if report.unanswered > 0 && report.schedule.is_none() {
-        let text = "were left without an answer; the latencies are of the others";
-        add("unanswered", format!("{} of {clients} clients {text}", report.unanswered));
+    let unanswered = report.unanswered;
+    if unanswered > 0 {
+        let text = match &report.schedule {
+            None => {
+                let text = "were left without an answer; the latencies are of the others";
+                format!("{unanswered} of {clients} clients {text}")
+            }
+            Some(_) => format!(
+                "{} left without an answer: with them, {} % failed",
+                counted(unanswered, "request"),
+                percent(report.error_ratio)
+            ),
+        };
+        add("unanswered", text);
     }
     if let Some(mean) = report.in_flight_mean.filter(|_| paced) {
         let (mean, at_end) = (units::short(mean), report.in_flight_at_end);

@@ -46,7 +46,9 @@ pub(in crate::cmd::load) fn rate(
 ) -> Result<(), Error> {
     let begun = Instant::now();
     let (wanted, error_ratio) = &wanted.with_error_ratio_max();
-    let is_broken = wanted.opposite();
+    // A try at a low rate says nothing of it.
+    let (of_tries, least_rps) = wanted.without_least_rate();
+    let is_broken = of_tries.opposite();
     let trial_secs = (within.as_secs_f64() / TRIES).clamp(0.25, 30.0);
     // What comes through without a limit is where to begin.
     let first = run(&Plan { window: Duration::from_secs_f64(trial_secs), ..plan.clone() })?;
@@ -140,7 +142,14 @@ pub(in crate::cmd::load) fn rate(
     }
     match (failure, holds) {
         (Some(why), _) => Err(why),
-        (None, Some(_)) => Ok(()),
+        (None, Some(_)) => match least_rps.zip(holds_rps).filter(|(least, holds)| holds < least) {
+            Some((least, holds)) => {
+                let what =
+                    format_args!("the conditions hold at {} req/s, not at {}", short(holds), short(least));
+                Err(Error::unmet(what))
+            }
+            None => Ok(()),
+        },
         (None, None) => Err(no_rate(ended, why_none.filter(|_| !has_counted), why_failed, longer)),
     }
 }
