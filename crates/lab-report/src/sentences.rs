@@ -110,7 +110,7 @@ fn not_generator(found: &WorkloadFindings) -> Option<String> {
     let is_shown = |effect: &&Effect| effect.of.as_ref() == Some(&of.id) && effect.shown == Shown::NotLimit;
     let effect = found.effects.iter().find(is_shown)?;
     Some(format!(
-        "{} is {} busy, too, but not the limit: when the test added {} of work to each request, goodput fell by {}, and not by the {} that a limit loses. Its other work for each request took less time then.",
+        "{} is {} busy, too, but not the limit: when the test added {} of work to each request, goodput fell by {}, and not by the {} that a limit loses. The generator’s other work for each request took less time then.",
         capitalized(&of.resource),
         percent(of.utilization, 0),
         latency(Some(effect.change.added_us)),

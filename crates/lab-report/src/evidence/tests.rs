@@ -111,7 +111,7 @@ fn a_generator_as_busy_as_a_limit_is_told_from_one() {
     found.effects.push(effect);
     for said in [
         "Generator CPU is 97 % busy, too, but not the limit: when the test added ",
-        " of work to each request, goodput fell by 3 %, and not by the 17 % that a limit loses. Its other work for each request took less time then.",
+        " of work to each request, goodput fell by 3 %, and not by the 17 % that a limit loses. The generator’s other work for each request took less time then.",
     ] {
         check(&text(&rendered(&results, &findings), "report.html"), &[said]);
     }

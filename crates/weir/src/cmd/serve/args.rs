@@ -195,7 +195,7 @@ pub(crate) struct Args {
     pub(super) batching: Batching,
 
     #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',')]
-    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40 (each request takes 250 µs of processor time; with more than 40 requests in progress, some fail); only with --lab. Names: {} (docs/reference.md)", FAULTS.join(", ")))]
+    #[arg(help = format!("Inject faults, as in cpu=250us,fail=40 (each request takes 250 µs more of processor time; with more than 40 requests in progress, some fail); only with --lab. Names: {} (docs/reference.md)", FAULTS.join(", ")))]
     pub(super) inject: Vec<String>,
 
     /// Acknowledge writes before they are committed. LOSES DATA: how the tests show that they can see a loss
