@@ -38,8 +38,8 @@ struct Level {
     latency_us_mean: f64,
     latency_us_p50: f64,
     latency_us_p99: f64,
+    /// Of the round with most, as are the clients left without an answer.
     error_ratio: f64,
-    /// Clients without an answer in a whole window: those of the round with most.
     unanswered: u64,
     /// The mean latency of successes.
     #[serde(skip)]
@@ -195,7 +195,7 @@ fn knee_clients(capacity_rps: f64, alone: &Level, think: Duration) -> f64 {
 }
 
 impl Level {
-    /// Of at least one round; of latencies and errors the mean of the rounds is kept.
+    /// Of at least one round; of latencies the mean of the rounds is kept.
     fn of(reports: &[LoadReport]) -> Level {
         let all = |figure: fn(&LoadReport) -> f64| reports.iter().map(figure);
         let mean = |figure: fn(&LoadReport) -> f64| all(figure).sum::<f64>() / reports.len() as f64;
@@ -205,7 +205,7 @@ impl Level {
             latency_us_mean: mean(|report| report.latency.us_mean),
             latency_us_p50: mean(|report| report.latency.us_p50),
             latency_us_p99: mean(|report| report.latency.us_p99),
-            error_ratio: mean(|report| report.error_ratio),
+            error_ratio: all(|report| report.error_ratio).fold(0.0, f64::max),
             unanswered: reports.iter().map(|report| report.unanswered).max().unwrap_or_default(),
             success_us_mean: mean(success_us_mean),
         }
