@@ -210,6 +210,13 @@ fn laws_of_bounds_and_utilization_are_remarks() {
     }
 }
 
+/// Its last bit made 5 % more than 5 %.
+#[test]
+fn a_row_that_is_off_by_5_percent_does_not_deviate() {
+    let rows = parse("clients,throughput_rps,latency_ms\n20,19.0,1000\n100,95000.0,1.0000\n").unwrap().rows;
+    assert_eq!(audit(&rows).off, 0);
+}
+
 #[test]
 fn odd_rows_divide_by_nothing() {
     let head = "clients,throughput_rps,latency_ms,success_share,server_cpu_pct";
