@@ -14,6 +14,7 @@ use crate::tokens::Verb;
 use crate::wire::Stream;
 use crate::{Shared, Worker, idempotency};
 use futures_util::future::join_all;
+use kv::units::Size;
 use kv::{Key, Precondition, Row, Timestamp, Version};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -113,6 +114,8 @@ type Checked = Result<Operation, Failure>;
 
 /// What became of a line of a round.
 enum Done<'h> {
+    /// The line is refused for itself: nobody was asked.
+    Refused(Failure),
     Answered(Answered<'h>),
     /// A get whose row has no room until the answers before it are sent.
     Deferred(Key, ReadCondition),
@@ -209,7 +212,13 @@ pub(super) async fn perform<S: Stream>(
     let mut answers = Answers { out, done: 0, failed: 0 };
     if is_atomic {
         // What is written is copied, and once more for the store.
-        let raised = held.reservation.borrow_mut().raise(2 * body.len());
+        let (copies, most) = (2 * body.len(), worker.shared.budget.bytes);
+        if body.len() + copies > most {
+            let most = Size(most as u64);
+            let what = format!("an atomic batch counts three times in --memory-budget, which is {most}");
+            return Err(Failure::new(413, "batch_too_large", what).not_applied().into());
+        }
+        let raised = held.reservation.borrow_mut().raise(copies);
         raised.map_err(|full| Failure::from(full).not_applied())?;
         let checked = operations.map(|operation| operation.and_then(&mut permitted));
         // The rows count until the answers are sent.
@@ -219,6 +228,9 @@ pub(super) async fn perform<S: Stream>(
         }
         return answers.finish().await;
     }
+    let begun: Result<Vec<_>, _> =
+        worker.shared.tiers.shards.iter().map(|tier| tier.store().begin_batch()).collect();
+    let _begun = begun.map_err(|error| Failure::of_write(WriteError::Store(error)).not_applied())?;
     let mut round: Vec<Result<(Operation, Part<'_>), Failure>> = Vec::new();
     // The keys of the round, and whether it writes them: then what follows waits, as a write does anyway.
     let mut keys: HashMap<Key, bool> = HashMap::new();
@@ -346,19 +358,22 @@ impl<S: Stream> Answers<'_, S> {
     ) -> Result<(), End> {
         let done = join_all(round.drain(..).map(async |line| match line {
             Ok((operation, part)) => one(worker, held, operation, part).await,
-            Err(failure) => Done::Answered(Err(failure)),
+            Err(failure) => Done::Refused(failure),
         }));
         let done = done.await;
-        let is_away =
-            |done: &Done| matches!(done, Done::Answered(Err(failure)) if AWAY.contains(&failure.code));
+        let asked = done.iter().filter(|done| !matches!(done, Done::Refused(_)));
+        let away = |done| match done {
+            &Done::Answered(Err(ref failure)) if AWAY.contains(&failure.code) => Some(failure),
+            _ => None,
+        };
         if self.done == 0
-            && done.iter().all(is_away)
-            && let Some(Done::Answered(Err(failure))) = done.first()
+            && let Some(Some(failure)) = asked.map(away).reduce(Option::and)
         {
             return Err(failure.clone().not_applied().into());
         }
         for done in done {
             match done {
+                Done::Refused(failure) => self.push(Err(failure)).await?,
                 Done::Answered(answer) => self.push(answer).await?,
                 Done::Deferred(key, condition) => {
                     let read = read(worker, &key).await;

@@ -123,6 +123,8 @@ pub struct Batcher {
     reads: Queues<ReadRequest>,
     long: Queues<LongRequest>,
     writes: Queues<WriteRequest>,
+    /// Each batch under way has one; `None`: new ones are refused.
+    batches: Mutex<Option<Arc<()>>>,
     /// The store workers' and, last, the owner's.
     threads: Vec<JoinHandle<()>>,
 }
@@ -225,7 +227,8 @@ impl Batcher {
         let beside = async { tokio::join!(late_reads, late_writes, late_long, sweep).0 };
         let mut threads: Vec<_> = read_threads.into_iter().chain(long_threads).chain(write_threads).collect();
         threads.push(ownership::spawn(shared, observer, lost, threads.len(), beside)?);
-        Ok(Batcher { shared: Arc::clone(shared), reads, long, writes, threads })
+        let batches = Mutex::new(Some(Arc::default()));
+        Ok(Batcher { shared: Arc::clone(shared), reads, long, writes, batches, threads })
     }
 
     /// Reads the row under `key`, `None` if absent.
@@ -381,7 +384,7 @@ impl Batcher {
     fn push<R: worker::Request>(&self, queues: &Queues<R>, index: usize, request: R) {
         let Config { queue_requests, queue_bytes, .. } = self.shared.config;
         if self.shared.refuses.load(Relaxed) {
-            return request.fail(Error::new(Kind::Taken, "this server ends, and another one takes over"));
+            return request.fail(hand_over::refused());
         }
         let bytes = request.bytes();
         if let Err(refused) = queues.push(index, request, bytes, (queue_requests, queue_bytes)) {

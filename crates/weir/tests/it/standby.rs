@@ -54,6 +54,10 @@ fn check_hand_over(store: &str) {
         assert_eq!(refused.header("retry-after"), Some("1"));
     }
     assert_eq!(client.put("/kv/a", b"2").header("weir-outcome"), Some("not-applied"));
+    // A line that nobody could do leaves the others to the server that can.
+    let batch = client.ask("POST", "/batch", &[], b"{\"op\":\"get\",\"key\":\"a\"}\nwrong\n").unwrap();
+    assert_eq!((batch.status, &batch.problem()["code"]), (503, &"standby".into()), "{batch:?}");
+    assert_eq!(client.ask("POST", "/batch", &[], b"wrong\n").unwrap().status, 200);
 
     // Handed over: what comes meanwhile is answered by one of the two, and nothing waits for the end of old hits.
     let ends = Instant::now();

@@ -242,3 +242,28 @@ fn a_write_that_others_are_faster_than_fails_alone() {
     stage.next().act(Act::Answer);
     assert_eq!(applied(&rest), ("b=1".into(), false, false));
 }
+
+/// Between two of its requests nothing of it is under way, and the store was handed over.
+#[test]
+fn a_batch_that_has_begun_is_served_while_the_store_is_handed_over() {
+    let (store, stage) = Scripted::new();
+    let batcher = over(store);
+    let begun = batcher.begin_batch().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| batcher.hand_over(PATIENCE));
+        let refused = loop {
+            match batcher.begin_batch() {
+                Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), Kind::Taken);
+        let written = write(&batcher, "a=1");
+        stage.next().act(Act::Answer);
+        applied(&written);
+        drop(begun);
+    });
+    let (_, refused) = write(&batcher, "a=2").recv_timeout(PATIENCE).unwrap();
+    assert_eq!(refused.unwrap_err().kind(), Kind::Taken);
+    assert!(stage.is_quiet());
+}
