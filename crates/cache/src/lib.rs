@@ -148,19 +148,21 @@ impl Cache {
 
     /// The row under `key`, and a mark for the policy that it was asked for.
     pub fn get(&self, place: Place, key: &[u8]) -> Option<Row> {
-        self.look(place, key, Row::clone)
+        self.look(place, key, |row| Some(row.clone()))
     }
 
     /// What `look` makes of the row under `key`, and a mark for the policy as in [`Cache::get`]. Cheaper by what it costs
-    /// to share the row; but `look` runs under the shard's lock, so it must be short and must not come back here.
-    pub fn look<R>(&self, place: Place, key: &[u8], look: impl FnOnce(&Row) -> R) -> Option<R> {
+    /// to share the row; but `look` runs under the shard's lock, so it must be short and must not come back here. Of a row of which it
+    /// makes nothing the shadow policies do not learn.
+    pub fn look<R>(&self, place: Place, key: &[u8], look: impl FnOnce(&Row) -> Option<R>) -> Option<R> {
         let mut state = self.lock(place.shard);
         let ShardState { rows, shadows } = &mut *state;
         let row = rows.get(place.hash, key)?;
+        let seen = look(row)?;
         if let Some(shadows) = shadows {
             shadows.hit(place.hash, row.cost());
         }
-        Some(look(row))
+        Some(seen)
     }
 
     /// Reports a read that goes to the store to the shadow policies. [`Cache::get`] does not: a reader may call it more than
@@ -176,7 +178,12 @@ impl Cache {
 
     /// The version of the row under `key`, without the policy learning of it.
     pub fn version(&self, place: Place, key: &[u8]) -> Option<Version> {
-        self.lock(place.shard).rows.peek(place.hash, key).map(Row::version)
+        self.peek(place, key, Row::version)
+    }
+
+    /// What `look` makes of the row under `key`, without the policy learning of it.
+    pub fn peek<R>(&self, place: Place, key: &[u8], look: impl FnOnce(&Row) -> R) -> Option<R> {
+        self.lock(place.shard).rows.peek(place.hash, key).map(look)
     }
 
     /// Puts a row in that was written, in place of any other under its key, and pushes out what the limits ask for.
@@ -300,7 +307,7 @@ mod tests {
         put(&cache, row("b", b"2", 2));
         let look = |key: &str| {
             cache.look(cache.place(key.as_bytes()), key.as_bytes(), |row| {
-                (row.value().to_vec(), row.version())
+                Some((row.value().to_vec(), row.version()))
             })
         };
         assert_eq!(look("a"), Some((b"1".to_vec(), Version(1))));

@@ -151,7 +151,7 @@ impl Tiered {
         // Asked with the row at hand: until now nobody else can have written it.
         let live =
             |row: &Row| (self.batcher.hits_are_valid() && !row.is_expired(self.clock())).then(|| look(row));
-        self.tier.cache.look(self.tier.cache.place(key), key, live).flatten()
+        self.tier.cache.look(self.tier.cache.place(key), key, live)
     }
 
     /// The clock of the store, by which rows expire.
@@ -161,7 +161,8 @@ impl Tiered {
 
     /// Whether the cache holds `key`, without the policy learning that anybody asked.
     pub fn is_cached(&self, key: &[u8]) -> bool {
-        self.tier.cache.version(self.tier.cache.place(key), key).is_some()
+        let is_live = |row: &Row| !row.is_expired(self.clock());
+        self.tier.cache.peek(self.tier.cache.place(key), key, is_live) == Some(true)
     }
 
     /// The row under `key`, from the cache or the store.
@@ -170,14 +171,12 @@ impl Tiered {
         let (receiver, flight) = {
             let mut flights = self.tier.flights[place.shard].lock();
             // A flight of this key may have completed since the caller looked.
-            match self.tier.cache.get(place, key.as_bytes()) {
-                Some(row) if row.is_expired(self.clock()) => {
-                    self.tier.cache.remove(place, key.as_bytes());
-                }
-                Some(row) if self.batcher.hits_are_valid() => {
-                    return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO });
-                }
-                Some(_) | None => {}
+            if let Some(row) = self.cached(key.as_bytes(), Row::clone) {
+                return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO });
+            }
+            let is_expired = |row: &Row| row.is_expired(self.clock());
+            if self.tier.cache.peek(place, key.as_bytes(), is_expired) == Some(true) {
+                self.tier.cache.remove(place, key.as_bytes());
             }
             if flights.has_unknown_outcome(key) {
                 let what = "the outcome of an earlier write of this key is unknown until the store is back";

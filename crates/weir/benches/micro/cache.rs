@@ -103,7 +103,7 @@ pub(crate) fn hit(run: &Run) {
             for (policy, cache) in &caches {
                 let look = |stream: &[Name]| {
                     let found = |name: &&Name| {
-                        let look = |row: &Row| black_box(row.value()[0]);
+                        let look = |row: &Row| Some(black_box(row.value()[0]));
                         cache.look(cache.place(*name), *name, look).is_some()
                     };
                     stream.iter().filter(found).count()
