@@ -112,10 +112,12 @@ impl FromStr for Size {
         ];
         let bytes = scaled(text, UNITS)
             .ok_or_else(|| wrong("a size is a number of bytes, or one with KiB, MiB, GiB", "64MiB"))?;
-        if bytes > 9e18 || bytes.fract() != 0.0 {
+        // 4.1 × 10⁹ is a little less in binary.
+        let whole = bytes.round();
+        if bytes > 9e18 || (bytes - whole).abs() > 4.0 * f64::EPSILON * bytes {
             return Err(Error::input("this size is not a whole number of bytes below 2^63"));
         }
-        Ok(Size(bytes as u64))
+        Ok(Size(whole as u64))
     }
 }
 
@@ -236,11 +238,13 @@ mod tests {
             ("1000", 1000, "1000"),
             ("1.5 KiB", 1536, "1.5KiB"),
             ("2kB", 2000, "2000"),
+            ("4.1GB", 4_100_000_000, "4100MB"),
+            ("2.01MB", 2_010_000, "2010000"),
         ] {
             let size: Size = text.parse().unwrap();
             assert_eq!((size.0, size.to_string().as_str()), (bytes, shown));
         }
-        for wrong in ["", "MiB", "-1", "1.5", "99999999999TiB"] {
+        for wrong in ["", "MiB", "-1", "1.5", "1.0001kB", "99999999999TiB"] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
         }
     }
