@@ -125,7 +125,17 @@ fn named_certificates(
 /// The certificates that are trusted. Error: why there are none.
 pub fn trusted(names: &Names, whom: &Trusted) -> Result<Vec<CertificateDer<'static>>, String> {
     let found = match whom {
-        Trusted::System => rustls_native_certs::load_native_certs().certs,
+        Trusted::System => {
+            let found = rustls_native_certs::load_native_certs();
+            if let (true, Some(why)) = (found.certs.is_empty(), found.errors.first()) {
+                return Err(format!(
+                    "cannot read the certificates that this machine trusts: {why}; correct SSL_CERT_FILE or SSL_CERT_DIR if they are \
+                     set, or give {}{}FILE",
+                    names.ca, names.sign
+                ));
+            }
+            found.certs
+        }
         Trusted::File(path) => named_certificates(names, names.ca, path)?,
     };
     match found.is_empty() {
@@ -330,11 +340,11 @@ pub fn failure_in<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'
     }
 }
 
-/// A name of the certificate that is in order but for the host's name.
-pub fn name_in(failure: &rustls::Error) -> Option<&str> {
+/// The hosts that the certificate names which is in order but for the host's name.
+pub fn hosts_in(failure: &rustls::Error) -> Option<Vec<&str>> {
     match failure {
         rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) => {
-            presented.first().map(|name| shown(name))
+            Some(hosts(presented))
         }
         _ => None,
     }
@@ -350,10 +360,13 @@ pub fn is_of_another_name(error: &(dyn std::error::Error + 'static)) -> bool {
     )
 }
 
-/// The name within `DnsName("a.example")`.
-fn shown(name: &str) -> &str {
-    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
-    inner.unwrap_or(name).trim_matches('"')
+/// The names within `DnsName("a.example")` and `IpAddress(127.0.0.1)`; others, as of an e-mail address, are of no host.
+fn hosts(presented: &[String]) -> Vec<&str> {
+    let quoted = presented.iter().filter_map(|name| {
+        let of_host = name.strip_prefix("DnsName(").or(name.strip_prefix("IpAddress("));
+        of_host?.strip_suffix(')')
+    });
+    quoted.map(|name| name.trim_matches('"')).collect()
 }
 
 /// What a failed handshake means and what to do, on one line.
@@ -371,14 +384,14 @@ pub fn explain(names: &Names, failure: &rustls::Error) -> String {
                 "the server's certificate is signed by none of those trusted; name the file of its signer with {ca}{}",
                 or(without_check)
             ),
-            NotValidForNameContext { expected, presented } if presented.is_empty() => format!(
+            NotValidForNameContext { expected, presented } if hosts(presented).is_empty() => format!(
                 "the server's certificate names no host as subjectAltName (a common name is not enough), so it cannot be that of {}; \
                  make one that does{or_without}",
                 expected.to_str()
             ),
             NotValidForNameContext { expected, presented } => format!(
                 "the server's certificate is for {}, not for {}; write a name of it as the host{or_without}",
-                presented.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", "),
+                hosts(presented).join(", "),
                 expected.to_str()
             ),
             NotValidForName => format!(

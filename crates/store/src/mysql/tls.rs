@@ -86,8 +86,8 @@ impl Tls {
     /// words the failure today; and a name that the certificate itself gives proves nothing but the chain, as it should.
     pub(super) fn with_name_of(&self, options: SslOpts, error: &mysql_async::Error) -> Option<SslOpts> {
         let is_first = self.mode == Mode::VerifyCa && options.tls_hostname_override().is_none();
-        let name = tls::name_in(tls::failure_in(error)?).filter(|_| is_first)?;
-        Some(options.with_danger_tls_hostname_override(Some(name.replace('*', "any"))))
+        let hosts = tls::hosts_in(tls::failure_in(error)?).filter(|_| is_first)?;
+        Some(options.with_danger_tls_hostname_override(Some(hosts.first()?.replace('*', "any"))))
     }
 
     /// What TLS has to do with a failure, if it has.
@@ -106,9 +106,16 @@ impl Tls {
             mysql_async::Error::Server(refusal) if refusal.code == 1045 && self.mode == Mode::Disabled => {
                 Some(format!("{}; if it takes TLS only, write ssl-mode=REQUIRED", cause(error)))
             }
-            error if self.mode == Mode::VerifyCa && tls::is_of_another_name(error) => Some(format!(
-                "the server's certificate names no host as subjectAltName, which ssl-mode={mode} needs here; make one that does"
-            )),
+            error
+                if self.mode == Mode::VerifyCa && tls::is_of_another_name(error)
+                    || tls::failure_in(error)
+                        .and_then(tls::hosts_in)
+                        .is_some_and(|hosts| hosts.is_empty()) =>
+            {
+                Some(format!(
+                    "the server's certificate names no host as subjectAltName, which ssl-mode={mode} needs here; make one that does"
+                ))
+            }
             error => tls::failure_in(error).map(|failure| tls::explain(&NAMES, failure)),
         }
     }
