@@ -239,8 +239,9 @@ impl<S: Stream> Connection<S> {
             }
             _ => (false, false),
         };
-        let cache = is_get.then(|| request.started.elapsed());
-        let (asked_at, mut queued) = (Instant::now(), Duration::ZERO);
+        // A wait for a change moves the start.
+        let (asked, mut queued) = (request.started.elapsed(), Duration::ZERO);
+        let cache = is_get.then_some(asked);
         let answer = match action {
             Action::Data { key, operation: Operation::Get(condition), .. } => {
                 let read = match condition.wait {
@@ -303,7 +304,7 @@ impl<S: Stream> Connection<S> {
         };
         request.keep_alive &= !worker.is_draining();
         let timing = is_timed.then(|| {
-            let store = asked_at.elapsed().saturating_sub(queued);
+            let store = request.started.elapsed().saturating_sub(asked + queued);
             [("cache", cache), ("queue", Some(queued)), ("store", Some(store))]
         });
         match answer {

@@ -228,7 +228,7 @@ fn a_key_that_is_being_written_is_waited_for() {
 /// The server looks at the key, then.
 #[test]
 fn a_key_is_waited_for_where_there_are_no_events() {
-    let server = Server::start("memory:", &["--lab", "--batching", "off"]);
+    let server = Server::start("memory:", &["--lab", "--batching", "off", "--cache-entries", "0"]);
     let waiting = {
         let mut client = server.client();
         std::thread::spawn(move || ask(&mut client, "GET", "/kv/a", &[("Prefer", "wait=60")], b""))
@@ -238,6 +238,12 @@ fn a_key_is_waited_for_where_there_are_no_events() {
     assert_eq!(client.put("/kv/a", b"1").status, 201);
     assert_eq!(waiting.join().unwrap().text(), "1");
     assert_eq!(ask(&mut client, "GET", "/kv/b", &[("Prefer", "wait=1")], b"").status, 404);
+    // What it waits is not time of the store.
+    let etag = client.get("/kv/a").header("etag").unwrap().to_owned();
+    let fields = [("Prefer", "wait=1"), ("If-None-Match", &*etag), ("Weir-Timing", "1")];
+    let unchanged = ask(&mut client, "GET", "/kv/a", &fields, b"");
+    let store = unchanged.header("server-timing").unwrap().split("store;dur=").nth(1).unwrap();
+    assert!(unchanged.status == 304 && store.parse::<f64>().unwrap() < 1000.0, "{unchanged:?}");
 }
 
 #[test]
