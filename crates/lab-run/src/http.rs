@@ -47,9 +47,11 @@ pub(crate) fn answers(url: &str, path: &str, is_well: fn(u16) -> bool) -> Result
 
 fn connect(url: &str, timeout: Duration) -> io::Result<(TcpStream, &str)> {
     let host = address(url).ok_or_else(|| io::Error::other(format!("{url} is not http://HOST:PORT")))?;
-    let address = host.to_socket_addrs()?.next();
-    let address = address.ok_or_else(|| io::Error::other(format!("{host} has no address")))?;
-    Ok((TcpStream::connect_timeout(&address, timeout)?, host))
+    let none = Err(io::Error::other(format!("{host} has no address")));
+    // As the load generator does: the first that accepts a connection.
+    let connect =
+        |first: io::Result<_>, address| first.or_else(|_| TcpStream::connect_timeout(&address, timeout));
+    Ok((host.to_socket_addrs()?.fold(none, connect)?, host))
 }
 
 fn send(method: &str, url: &str, path: &str, timeout: Duration) -> io::Result<TcpStream> {

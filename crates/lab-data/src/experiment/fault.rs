@@ -122,6 +122,9 @@ impl Experiment {
         }
         let hint = "remove it, or the faults";
         ensure(self.adaptive.is_none(), "adaptive: a window with faults has a fixed length", hint)?;
+        ensure(self.interventions.is_none(), "interventions: a run with faults slows nothing", hint)?;
+        let is_searched = self.workloads.iter().any(|workload| workload.limit.is_some());
+        ensure(!is_searched, "workload.limit: a search has no faults", hint)?;
         let is_limited = self.limits.memory.is_some()
             || self.subjects.iter().any(|subject| subject.target.quota() != Default::default());
         ensure(!is_limited, "limits.memory and target.quota do not hold for what is started again", hint)?;

@@ -98,7 +98,8 @@ impl Block<'_> {
     /// trial; the error is that nothing can be saved.
     pub(super) fn intervene(&mut self, runner: &mut dyn Runner) -> Result<(), Error> {
         let (experiment, options) = (self.target_run.experiment, &self.target_run.options);
-        if !experiment.headroom && experiment.interventions.is_none() {
+        // With faults a server takes no orders to be slow.
+        if !experiment.faults.is_empty() || !experiment.headroom && experiment.interventions.is_none() {
             return Ok(());
         }
         for workload in &self.target_run.workloads {

@@ -392,10 +392,11 @@ pub fn save(results: &Results, dir: &Path) -> Result<(), Error> {
         file.sync_all()?;
         fs::rename(&fresh, &path)?;
         File::open(dir)?.sync_all()?;
-        // The directories above may be new, too, as far up as this user may read.
+        // The directories above may be new, too, as far up as this user may read. Not every file system can flush those that are not.
         let above = fs::canonicalize(dir)?;
-        let mut above = above.ancestors().skip(1).map_while(|above| File::open(above).ok());
-        above.try_for_each(|above| above.sync_all())
+        let above = above.ancestors().skip(1).map_while(|above| File::open(above).ok());
+        above.for_each(|above| drop(above.sync_all()));
+        Ok(())
     };
     write().map_err(|error: io::Error| cannot_write(&path, error))
 }

@@ -87,6 +87,10 @@ impl Process {
     pub(super) fn weir(command: &mut Command, cores: &[usize], log: &Path) -> Result<Process, Error> {
         let (log, file) = Log::append(log)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
+        for name in SECRETS {
+            command.envs(std::env::var_os(name).map(|value| (name, value)));
+        }
+        blind(command);
         Process::spawn(command, cores, log, Signal::TERM)
     }
 
@@ -109,7 +113,6 @@ impl Process {
     }
 
     fn spawn(command: &mut Command, cores: &[usize], log: Log, signal: Signal) -> Result<Process, Error> {
-        blind(command);
         // In a group of its own a Ctrl-C at the terminal does not reach it: we end it, in our order.
         command.process_group(0);
         let mut command = std::mem::replace(command, Command::new(""));
@@ -184,16 +187,17 @@ impl Process {
         stop: &AtomicBool,
     ) -> Result<Option<String>, Error> {
         loop {
+            // Also while lines come.
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::new("interrupted"));
+            }
             match lines.recv_timeout(HEAR_EVERY) {
-                Ok(line) => return Ok(Some(line)),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
-                    return Err(Error::new("interrupted"));
-                }
-                Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
+                _ if Instant::now() > deadline => {
                     self.end_tree(Signal::KILL);
                     return Err(self.failed(late));
                 }
+                Ok(line) => return Ok(Some(line)),
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
@@ -349,6 +353,9 @@ pub(super) fn kill(pid: u32, signal: Signal) {
         let _ = kill_process(pid, signal);
     }
 }
+
+/// Where `weir serve` finds the password of a database that an experiment names.
+const SECRETS: [&str; 3] = ["PGPASSWORD", "PGPASSFILE", "MYSQL_PWD"];
 
 /// Takes from `command` what our own environment would have weir or a database do: it is no part of the experiment.
 /// What was set for the command itself stays.

@@ -6,7 +6,7 @@ use super::Options;
 use super::disk;
 use super::files::{self, cannot_write, temporary_dir};
 use super::ports::free_ports;
-use super::process::{Process, blind, kill_within, poll_until, wait_ready};
+use super::process::{Process, kill_within, poll_until, wait_ready};
 use crate::http::answers;
 use crate::sampler::listens_elsewhere;
 use kv::{Error, one_line};
@@ -132,7 +132,6 @@ fn in_one_line(command: &[String]) -> String {
 fn version(values: &Values, words: &[String]) -> Option<String> {
     let mut command = values.command(words, 1).ok()?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    blind(&mut command);
     let mut child = command.spawn().ok()?;
     let ended = poll_until(VERSION_MAX, &AtomicBool::new(false), || child.try_wait().map_err(Error::new));
     // One that goes on has taken it for something else than a question: it has begun to serve.

@@ -116,11 +116,14 @@ impl Service {
 /// A simple `command` so that it takes the place of its shell, which then ends when it is asked to. Of a list or a pipeline the shell
 /// stays, and is ended with all that it has started.
 fn in_place_of_shell(command: &str) -> String {
-    let (mut quote, mut before) = (None, ' ');
-    for letter in command.chars() {
+    let (mut quote, mut before, mut words) = (None, ' ', Vec::new());
+    for (at, letter) in command.char_indices() {
+        if quote.is_none() && before.is_whitespace() && !letter.is_whitespace() {
+            words.push(at);
+        }
         match (letter, quote) {
             _ if before == '\\' && quote != Some('\'') => {
-                before = ' ';
+                before = 'x';
                 continue;
             }
             (_, Some(opening)) => quote = quote.filter(|_| letter != opening),
@@ -132,11 +135,15 @@ fn in_place_of_shell(command: &str) -> String {
         }
         before = letter;
     }
-    let first = command.split_whitespace().next().unwrap_or_default();
     let is_name = |text: &str| text.chars().all(|letter| letter == '_' || letter.is_ascii_alphanumeric());
     // The shell takes no variables behind exec.
-    let env = if first.split_once('=').is_some_and(|(name, _)| is_name(name)) { "env " } else { "" };
-    format!("exec {env}{command}")
+    let is_program = |at: &usize| command[*at..].split_once('=').is_none_or(|(name, _)| !is_name(name));
+    let at = words.into_iter().find(is_program).unwrap_or(command.len());
+    if at == command.len() {
+        command.to_owned()
+    } else {
+        format!("{}exec {}", &command[..at], &command[at..])
+    }
 }
 
 /// The experiment that measures `services` with further flags of `weir load`.
@@ -254,7 +261,8 @@ mod tests {
     fn a_simple_command_takes_the_place_of_its_shell_and_no_other() {
         for (command, expected) in [
             ("./app {port}", "exec ./app {port}"),
-            ("A=1 B='x y' ./app {port}", "exec env A=1 B='x y' ./app {port}"),
+            ("A=1 B='x y' ./app {port}", "A=1 B='x y' exec ./app {port}"),
+            ("A=$B\\ C=1 ./app --flag=1", "A=$B\\ C=1 exec ./app --flag=1"),
             ("./app --a=b {port} > log 2>&1", "exec ./app --a=b {port} > log 2>&1"),
             ("python3 -c 'import a; a.b(1)' {port}", "exec python3 -c 'import a; a.b(1)' {port}"),
             (r#"./app "a\";b" {port}"#, r#"exec ./app "a\";b" {port}"#),

@@ -95,7 +95,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let experiment = read(&args)?;
     let published = args.experiment.as_ref().map_or(Ok(Vec::new()), |file| {
         // Of workloads that the flags leave out the table may have rows.
-        published_rows(file, &experiment, args.workloads.is_none())
+        published_rows(file, &experiment, args.workloads.is_none() && args.targets.is_none())
     })?;
     let dir = results_dir(args.out.as_deref(), &experiment.name)?;
     // A share of 1 shortens nothing.
@@ -114,6 +114,10 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 pub(super) fn options(dir: &Path) -> Result<Options, Error> {
     let program = std::env::current_exe()
         .map_err(|error| Error::new(format_args!("cannot find the weir binary to start: {error}")))?;
+    // It fails only if there is a logger already.
+    if log::set_logger(&Warnings).is_ok() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
     Ok(Options {
         program,
         dir: dir.to_owned(),
@@ -389,6 +393,23 @@ fn command_line() -> String {
         }
     }
     words.join(" ")
+}
+
+/// Notes what the lab warns of while it runs, as of a process that had to be killed.
+struct Warnings;
+
+impl log::Log for Warnings {
+    fn enabled(&self, of: &log::Metadata<'_>) -> bool {
+        of.level() <= log::Level::Warn && of.target().starts_with("lab_run")
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            note(format_args!("warning: {}", record.args()));
+        }
+    }
+
+    fn flush(&self) {}
 }
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has. The second SIGINT or SIGTERM ends

@@ -105,11 +105,14 @@ fn a_command_may_be_what_a_shell_takes_and_leaves_nothing_behind() {
     let (weir, out, log) = (env!("CARGO_BIN_EXE_weir"), dir.path().join("run"), dir.path().join("access"));
     let serve =
         format!("{weir} serve --store memory: --listen 127.0.0.1:{{port}} --access-log {}", log.display());
-    let (base, new) = (format!("WEIR_SOMETHING='a b' {serve}"), format!("cd / && {serve}; true"));
+    // It has the environment that it has without the lab.
+    let check = r#"sh -c '[ "$PGSOMETHING$A" = xyx ] && exec "$@"' -"#;
+    let (base, new) = (format!("A=y$PGSOMETHING {check} {serve}"), format!("cd / && {serve}; true"));
     let length = ["--for", "1s", "--clients", "1", "--warmup", "50ms", "--window", "200ms"];
     let commands =
         ["--command", &base, "--command", &new, "--url", "/healthz", "--out", out.to_str().unwrap()];
-    let output = compare(&[&commands[..], &length].concat());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let output = command.arg("compare").args(commands).args(length).env("PGSOMETHING", "x").output().unwrap();
     let [text, error] = said(&output);
     for side in ["base", "new"] {
         let results = fs::read(out.join(side).join("results.json")).expect(&error);
@@ -261,6 +264,10 @@ fn what_is_asked_wrongly_is_told_in_one_line_with_the_remedy() {
         (failed.status.code(), fs::read_to_string(&before).unwrap()),
         (Some(2), "of yesterday".into())
     );
+    let failed = compare(&["--url", url, "--url", url, "--junit", before.to_str().unwrap()]);
+    let written = fs::read_to_string(&before).unwrap();
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    assert!(written.contains("errors=\"1\"") && written.contains("cannot reach"), "{written}");
     for (args, complaint) in [
         (vec!["a", "b", "--fail-if-slower", "fast"], "`fast` is no share; hint: write it as in 5% or 0.05"),
         (vec!["a", "b", "--fail-if-slower", "0%"], "`0%` is no share; hint: "),

@@ -15,7 +15,7 @@ use crate::http::answers;
 use crate::sampler::{Cap, Context, device_of};
 use kv::Error;
 use kv::proto::HEALTHZ;
-use lab_data::experiment::{Commands, Fresh, GENERATOR, SERVER, Target};
+use lab_data::experiment::{Commands, Fresh, GENERATOR, HTTPS, SERVER, Target};
 use lab_data::results::{Change, Trial};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -89,7 +89,11 @@ impl<'a> LiveRunner<'a> {
 
     /// The addresses the requests go to; where there is a link, the link's.
     fn load_urls(&self) -> Vec<String> {
-        self.started.link.as_ref().map_or_else(|| self.urls(), |link| vec![link.url.clone()])
+        let urls = self.urls();
+        let Some(link) = &self.started.link else { return urls };
+        // It carries bytes, of TLS too.
+        let is_tls = urls.iter().any(|url| url.starts_with(HTTPS));
+        vec![if is_tls { link.url.replacen("http://", HTTPS, 1) } else { link.url.clone() }]
     }
 
     /// The addresses of the servers.

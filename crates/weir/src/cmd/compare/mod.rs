@@ -4,9 +4,9 @@
 
 mod pairs;
 
-use super::{check_writable, report, say, say_document, write_file};
-use kv::Error;
+use super::{check_writable, complain, report, say, say_document, write_file};
 use kv::units::short;
+use kv::{Error, escaped};
 use lab_analysis::compare::{Gate, gate};
 use lab_analysis::{Comparison, compare};
 use lab_data::results::Results;
@@ -76,25 +76,17 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let margin = args.fail_if_slower.unwrap_or(MARGIN);
     // What cannot be written is told before anything is measured.
     [&args.junit, &args.markdown].into_iter().flatten().try_for_each(|path| check_writable(path))?;
-    let (comparison, dir) = match (&args.base, &args.new) {
-        (Some(_), _) if args.pairs.is_asked() => {
-            return Err(Error::input("BASE and --command or --url are given; both say what to compare")
-                .hint("name results, or services to be measured"));
+    let write_asked =
+        |path: &Option<PathBuf>, text: String| path.iter().try_for_each(|path| write_file(path, &text));
+    let (comparison, dir) = compared(&args, margin).inspect_err(|why| {
+        if why.is_input() {
+            return;
         }
-        (None, _) if args.pairs.is_asked() => {
-            args.pairs.run(args.out.as_ref(), margin).map(|(comparison, dir)| (comparison, Some(dir)))?
-        }
-        (None, _) => {
-            return Err(Error::input("there is nothing to compare")
-                .hint("name two results directories, or two services: weir compare --url URL --url URL"));
-        }
-        (Some(base), _) if base.to_string_lossy().contains("://") => {
-            return Err(Error::input(format_args!("{} is a URL, no results directory", base.display()))
-                .hint("name services with flags: weir compare --url URL --url URL"));
-        }
-        (Some(base), Some(new)) => (compare(&[&report::read(base)?, &report::read(new)?])?, args.out.clone()),
-        (Some(base), None) => (of_run(base)?, args.out.clone()),
-    };
+        // What a run before wrote would be taken for its outcome.
+        let written = write_asked(&args.junit, junit_of_error(why));
+        let all = [written, write_asked(&args.markdown, format!("{why}\n"))];
+        all.iter().filter_map(|written| written.as_ref().err()).for_each(complain);
+    })?;
     let page = dir.as_deref().map(|out| write(&comparison, out)).transpose()?;
     let is_judged = args.fail_if_slower.is_some()
         || args.junit.is_some()
@@ -102,10 +94,8 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         || args.pairs.is_asked();
     let gate = is_judged.then(|| gate(&comparison, margin));
     if let Some(gate) = &gate {
-        let write =
-            |path: &Option<PathBuf>, text: String| path.iter().try_for_each(|path| write_file(path, &text));
-        write(&args.junit, gate_junit(&comparison, gate))?;
-        write(&args.markdown, gate_markdown(&comparison, gate))?;
+        write_asked(&args.junit, gate_junit(&comparison, gate))?;
+        write_asked(&args.markdown, gate_markdown(&comparison, gate))?;
     }
     match &gate {
         _ if args.json => say_document(&Judged { comparison: &comparison, gate: gate.as_ref() })?,
@@ -127,6 +117,39 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+/// What is asked for, compared, and where its report goes.
+fn compared(args: &Args, margin: f64) -> Result<(Comparison, Option<PathBuf>), Error> {
+    Ok(match (&args.base, &args.new) {
+        (Some(_), _) if args.pairs.is_asked() => {
+            return Err(Error::input("BASE and --command or --url are given; both say what to compare")
+                .hint("name results, or services to be measured"));
+        }
+        (None, _) if args.pairs.is_asked() => {
+            args.pairs.run(args.out.as_ref(), margin).map(|(comparison, dir)| (comparison, Some(dir)))?
+        }
+        (None, _) => {
+            return Err(Error::input("there is nothing to compare")
+                .hint("name two results directories, or two services: weir compare --url URL --url URL"));
+        }
+        (Some(base), _) if base.to_string_lossy().contains("://") => {
+            return Err(Error::input(format_args!("{} is a URL, no results directory", base.display()))
+                .hint("name services with flags: weir compare --url URL --url URL"));
+        }
+        (Some(base), Some(new)) => (compare(&[&report::read(base)?, &report::read(new)?])?, args.out.clone()),
+        (Some(base), None) => (of_run(base)?, args.out.clone()),
+    })
+}
+
+/// A comparison that failed, in the XML of JUnit.
+fn junit_of_error(why: &Error) -> String {
+    let counts = "tests=\"1\" failures=\"0\" errors=\"1\"";
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  <testsuite name=\"weir compare\" {counts}>\n    \
+         <testcase classname=\"weir compare\" name=\"comparison\"><error message=\"{}\"/></testcase>\n  </testsuite>\n</testsuites>\n",
+        escaped(&why.to_string())
+    )
 }
 
 /// Compares all targets of the run in `dir`, one directory each, with the first of them.
