@@ -3,7 +3,7 @@
 //! If a resource is the limit, goodput falls as its demand grows: X′ = X·D/(D + δ). If it is not, hardly anything happens. What is
 //! compared ran within one round, on the same server, in an order that was drawn: of a round only its number says what belongs together.
 
-use super::rows::{ERRORS_MAX, SATURATED};
+use super::rows::{ERRORS_MAX, SATURATED, batches};
 use lab_data::distinct;
 use lab_data::results::{Change, Intervention, Resource, Results, SLOWER_GENERATOR, SLOWER_SERVER, Trial};
 use stats::{Estimate, Interval, mean};
@@ -75,13 +75,6 @@ impl Shown {
 
 /// A resource that is busy for less of the time is no limit, whatever was lost: others took the time, or its neighbour became slower, too.
 const HAS_TIME: f64 = 0.7;
-
-/// Where batches are counted: what the name of a resource's busy time holds, and what that of their number holds in its place.
-const BATCHES: &[(&str, &str)] = &[
-    ("stats.weir_store_busy_seconds_total", "stats.weir_store_duration_seconds_count"),
-    ("stats.weir_flush_busy_seconds_total", "stats.weir_flushes_total"),
-    (".wal_sync_secs", ".wal_syncs"),
-];
 
 /// The effects of all changes made to `workload`, in the order in which they were first made.
 pub(super) fn effects(results: &Results, workload: &str) -> Vec<Effect> {
@@ -200,15 +193,6 @@ impl Due {
         let busy = raised.map_or(1.0, full);
         known.then(|| Due { of: raised.map(|of| of.name.clone()), loss, as_delay, busy })
     }
-}
-
-/// How many batches a resource did per second; `None` of one that takes single requests.
-fn batches(of: &Resource, trial: &Trial) -> Option<f64> {
-    let counts = of.busy.iter().filter_map(|busy| {
-        let (from, to) = BATCHES.iter().find(|(from, _)| busy.contains(from))?;
-        trial.per_sec(&busy.replacen(from, to, 1)).filter(|batches| *batches > 0.0)
-    });
-    counts.reduce(|sum, batches| sum + batches)
 }
 
 #[cfg(test)]

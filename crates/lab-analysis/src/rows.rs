@@ -197,6 +197,8 @@ pub struct Use {
     /// Service demand: its busy time per attempt, D = U·m / X, mean over the runs.
     /// Source: the utilization law, Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
     pub demand_us: Option<f64>,
+    /// Attempts per batch, mean over the runs; `None` of a resource whose batches are not counted.
+    pub per_batch: Option<f64>,
 }
 
 /// The rows that enter capacity, knee and bottleneck.
@@ -348,6 +350,22 @@ fn computing(resource: &Resource, trial: &Trial) -> Option<f64> {
     (share.is_finite() && !resource.computing.is_empty()).then_some(share)
 }
 
+/// Where batches are counted: what the name of a resource's busy time holds, and what that of their number holds in its place.
+const BATCHES: &[(&str, &str)] = &[
+    ("stats.weir_store_busy_seconds_total", "stats.weir_store_duration_seconds_count"),
+    ("stats.weir_flush_busy_seconds_total", "stats.weir_flushes_total"),
+    (".wal_sync_secs", ".wal_syncs"),
+];
+
+/// How many batches a resource did per second; `None` of one that takes single requests.
+pub(super) fn batches(of: &Resource, trial: &Trial) -> Option<f64> {
+    let counts = of.busy.iter().filter_map(|busy| {
+        let (from, to) = BATCHES.iter().find(|(from, _)| busy.contains(from))?;
+        trial.per_sec(&busy.replacen(from, to, 1)).filter(|batches| *batches > 0.0)
+    });
+    counts.reduce(|sum, batches| sum + batches)
+}
+
 /// Means are over the runs that could be read, so that one unreadable run does not hide the others.
 fn of_resource(resource: &Resource, ran: &[Run]) -> Use {
     let seen: Vec<(f64, f64, f64)> = ran
@@ -363,5 +381,6 @@ fn of_resource(resource: &Resource, ran: &[Run]) -> Use {
         utilization: mean(seen.iter().map(|(utilization, ..)| utilization)),
         computing: mean(ran.iter().filter_map(|(trial, _)| computing(resource, trial))),
         demand_us: mean(seen.iter().map(|(utilization, x, servers)| utilization * servers / x * 1e6)),
+        per_batch: mean(ran.iter().filter_map(|(trial, load)| Some(rate(load) / batches(resource, trial)?))),
     }
 }

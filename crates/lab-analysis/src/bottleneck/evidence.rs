@@ -85,6 +85,9 @@ pub(super) fn evidence(
     // Without a plateau goodput rises a little over these levels: at full use that is a demand which falls from level to level. One that
     // goes up and down is noise.
     let falls_always = demands.windows(2).all(|pair| pair[0] >= pair[1]);
+    // Where batches are counted, one whose batches do not grow is noise, too.
+    let per_batch: Option<Vec<f64>> = uses.iter().map(|of| of.per_batch).collect();
+    let may_batch = per_batch.is_none_or(|all| all[all.len() - 1] > SHOULDER_FALL * all[0]);
     let falls = matches!(capacity, Capacity::NotReached { .. }) && falls_by(SHOULDER_FALL) && falls_always
         || demand_variation > Some(CONSTANT) && falls_by(1.0);
     let is_saturated = |row: &Row| row.resources[i].utilization >= Some(SATURATED);
@@ -113,7 +116,7 @@ pub(super) fn evidence(
         servers: first.servers,
         ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
         least_rps,
-        load_dependent: first.kind != ResourceKind::Cap && (falls || early),
+        load_dependent: first.kind != ResourceKind::Cap && (falls && may_batch || early),
         rises: most_clients
             .zip(least_rps)
             .is_some_and(|((row, utilization), rps)| rps * utilization > RISES * row.rps()),

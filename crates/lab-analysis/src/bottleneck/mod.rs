@@ -230,9 +230,9 @@ impl Evidence {
 }
 
 /// Applies [`RULES`] to the levels at and above twice the knee that belong to the plateau; to the whole plateau where
-/// those are fewer than two. Without a plateau it is the shoulder that decides: neighbouring levels over which the clients
-/// at least double and goodput stays within 15 % of the best. Where there is none either, nothing limits yet, and the best
-/// level shows the highest utilization.
+/// those are fewer than two. Without a plateau all levels with at least twice the clients of the best decide, where these are three
+/// or more; else the shoulder: neighbouring levels over which the clients at least double and goodput stays within 15 % of the
+/// best. Where there is none either, nothing limits yet, and the best level shows the highest utilization.
 ///
 /// Source: the utilization law and the bottleneck analysis of Denning & Buzen (1978); Lazowska et al., Quantitative
 /// System Performance (1984), chapter 5.

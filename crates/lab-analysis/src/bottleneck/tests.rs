@@ -172,9 +172,13 @@ fn a_log_that_all_wait_for_is_named_where_goodput_still_rises() {
 
 /// Goodput that rises with the clients: 50 requests a second for each.
 fn rising(results: &mut Results) {
+    with_rps(results, |clients| 50.0 * clients);
+}
+
+fn with_rps(results: &mut Results, rps: impl Fn(f64) -> f64) {
     for trial in &mut results.trials {
         let load = trial.load.as_mut().unwrap();
-        let rps = 50.0 * f64::from(trial.level);
+        let rps = rps(f64::from(trial.level));
         load.attempts = (rps * load.window_secs) as u64;
         (load.successes, load.goodput_rps) = (load.attempts, rps);
         load.latency.us_mean = 20_000.0;
@@ -337,6 +341,26 @@ fn a_lane_that_batches_is_no_limit_but_the_flush_it_waits_for_is() {
     assert_eq!(verdict(&results).1, [Limit::CommitPath], "{:?}", found(&results).bottleneck);
     let results = batching(&[lane(), flush(|_| (0.2, Some(0.0), Some(0.2)))]);
     assert_eq!(verdict(&results), (Grade::NotIdentified, vec![]));
+}
+
+/// Goodput that rises by a few per cent may be noise. Whether batches grow is counted.
+#[test]
+fn a_lane_whose_batches_do_not_grow_is_the_limit_although_goodput_rises_a_little() {
+    let verdict = |requests_per_batch: fn(f64) -> f64| {
+        let write = |name: &str| format!("stats.weir_store_{name}{{operation=\"write\"}}");
+        let mut results = scene(&[actor("store write workers", Limit::Pool, taken).pool(1.0)]);
+        with_rps(&mut results, |clients| 500.0 * 1.06_f64.powf(clients.log2()));
+        results.resources[0].busy = vec![write("busy_seconds_total")];
+        for trial in &mut results.trials {
+            let (clients, secs) = (f64::from(trial.level), trial.elapsed_secs);
+            let attempts = trial.load.as_ref().unwrap().goodput_rps * secs;
+            grow(trial, &write("busy_seconds_total"), taken(clients).0 * secs);
+            grow(trial, &write("duration_seconds_count"), attempts / requests_per_batch(clients));
+        }
+        verdict(&results)
+    };
+    assert_eq!(verdict(|_| 1.0), (Grade::Supported, vec![Limit::Pool]));
+    assert_eq!(verdict(|clients| clients), (Grade::NotIdentified, vec![]));
 }
 
 #[test]
