@@ -93,11 +93,12 @@ pub struct WorkloadFindings {
 }
 
 impl WorkloadFindings {
-    /// Whether goodput follows the generator when it is made slower; where that was not tried, whether the verdict names it.
+    /// Whether goodput follows the generator when it is made slower; where that was not tried or is not clear, whether the verdict
+    /// names it.
     pub fn generator_limited(&self) -> bool {
-        match interventions::headroom(&self.effects) {
-            Some(of) => of.shown == Shown::Limit,
-            None => self.bottleneck.grade == Grade::Generator,
+        match interventions::headroom(&self.effects).map(|of| of.shown) {
+            Some(Shown::Undecided) | None => self.bottleneck.grade == Grade::Generator,
+            Some(shown) => shown == Shown::Limit,
         }
     }
 }

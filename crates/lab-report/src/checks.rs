@@ -99,7 +99,11 @@ impl<P> Line<P> {
     /// What was seen at all places, numbers that differ as a range: `2.10–6.00 % of the attempts failed`.
     pub(super) fn seen(&self) -> String {
         let is_other = |c: char| !c.is_ascii_digit();
-        let number = |word: &str| word.trim_matches(is_other).parse().unwrap_or(0.0);
+        let is_negative = |word: &str| word.trim_start_matches('(').starts_with(['-', '−']);
+        let number = |word: &str| {
+            let size: f64 = word.trim_matches(is_other).parse().unwrap_or(0.0);
+            if is_negative(word) { -size } else { size }
+        };
         let texts: Vec<Vec<&str>> = self.seen.iter().map(|text| text.split(' ').collect()).collect();
         // What holds everywhere is the least of what is advised, and no range.
         let is_least = |i: usize| texts[0].get(i + 1..i + 4) == Some(&["clients", "or", "fewer"][..]);
@@ -108,6 +112,9 @@ impl<P> Line<P> {
             all.sort_by(|a, b| f64::total_cmp(&number(a), &number(b)));
             match (all[0], all[all.len() - 1]) {
                 (low, high) if low == high || is_least(i) => low.to_owned(),
+                (low, high) if is_negative(low) => {
+                    format!("{} to {}", low.trim_end_matches(is_other), high.trim_start_matches('('))
+                }
                 (low, high) => {
                     format!("{}–{}", low.trim_end_matches(is_other), high.trim_start_matches(is_other))
                 }
@@ -168,7 +175,7 @@ pub(super) fn confidence(found: &WorkloadFindings) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use super::without_digits;
+    use super::{CHECKS, Line, Outcome, without_digits};
     use lab_data::results::Results;
     use lab_data::simulated::tests::{model, sweep};
 
@@ -217,6 +224,18 @@ mod tests {
         ] {
             assert!(text.contains(said), "{said:?} is missing in {text}");
         }
+    }
+
+    #[test]
+    fn a_range_of_negative_numbers_keeps_their_signs() {
+        let seen = |texts: [&str; 2]| {
+            let seen = texts.map(str::to_owned).into();
+            Line::<()> { check: &CHECKS[0], places: Vec::new(), outcome: Outcome::Fail, seen, asked: 2 }
+                .seen()
+        };
+        assert_eq!(seen(["by -1.2 %", "by -3.4 %"]), "by -3.4 to -1.2 %");
+        assert_eq!(seen(["(−0.5 % to 10.1 %)", "(−3.2 % to 12.0 %)"]), "(−3.2 to −0.5 % to 10.1–12.0 %)");
+        assert_eq!(seen(["±23.9 %", "±27.8 %"]), "±23.9–27.8 %");
     }
 
     #[test]

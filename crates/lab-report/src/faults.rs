@@ -81,9 +81,9 @@ fn unavailable(runs: &[Run]) -> String {
         }
     }
     let mut text = "| fault | part | count | nothing succeeded for, median | longest | process ended by itself |\n|---|---|--:|--:|--:|--:|\n".to_owned();
-    for ((kind, part), (mut all, died)) in rows {
-        all.sort_by(f64::total_cmp);
-        let (median, longest) = (micros(all[all.len() / 2] * 1e6), micros(all[all.len() - 1] * 1e6));
+    for ((kind, part), (all, died)) in rows {
+        let [median, longest] = [stats::median(&all).unwrap_or(0.0), all.iter().copied().fold(0.0, f64::max)]
+            .map(|secs| micros(secs * 1e6));
         let _ = writeln!(text, "| {kind} | {part} | {} | {median} | {longest} | {died} |", all.len());
     }
     text.push('\n');

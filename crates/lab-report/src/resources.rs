@@ -41,7 +41,7 @@ fn clients(found: &WorkloadFindings) -> Vec<Block> {
         }));
     }
     all.push(("unaccounted".to_owned(), Box::new(|of| of.unaccounted)));
-    all.retain(|(_, read)| counted().any(|of| read(of) >= SHOWN_MIN));
+    all.retain(|(_, read)| counted().any(|of| read(of).abs() >= SHOWN_MIN));
     let columns = all.into_iter().map(|(heading, read)| {
         column(heading, move |row: &Row| Some(number(read(row.population.as_ref()?), 1)))
     });

@@ -146,7 +146,10 @@ fn help(found: &WorkloadFindings) -> Option<String> {
         of.clients.map_or_else(String::new, |clients| format!(" with {}", count(clients, "client")));
     let then =
         of.then.as_ref().map_or_else(String::new, |then| format!(", and {} would be the limit", limit(then)));
-    let tried = found.effects.iter().find(|of| of.change.name == RAISED_QUOTA).map_or_else(
+    let named = &found.bottleneck.named;
+    let is_quota = named.iter().any(|of| of.limit == Some(Limit::ServerQuota));
+    let raised = found.effects.iter().find(|of| is_quota && of.change.name == RAISED_QUOTA);
+    let tried = raised.map_or_else(
         || " (predicted)".to_owned(),
         |of| {
             let gain = |loss: f64| percent(-loss, 0);
@@ -170,7 +173,6 @@ fn help(found: &WorkloadFindings) -> Option<String> {
                 short(full)
             )
         });
-    let named = &found.bottleneck.named;
     // What is seen from outside has no names.
     let outside = named.iter().find_map(|of| Some((of.limit?, of.blocked.as_ref()?.in_threads)));
     let see = match outside {

@@ -96,7 +96,7 @@ pub(super) fn errors(case: &OfRow) -> Checked {
     let class = class.map_or_else(String::new, |(class, count)| {
         format!("Most ({count}) are `{class}`: see docs/method.md. ")
     });
-    let is_good = |row: &&Row| row.error_ratio.is_some_and(|ratio| ratio <= ERRORS_MAX);
+    let is_good = |row: &&Row| row.usable() && row.unanswered == 0;
     let fewer = match case.below.iter().rfind(is_good) {
         Some(Row { level: 1, .. }) => ", or stay at 1 client (--levels)".to_owned(),
         Some(good) => format!(", or stay at {} clients or fewer (--levels)", good.level),

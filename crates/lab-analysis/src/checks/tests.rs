@@ -392,6 +392,9 @@ fn the_generator_is_the_limit_if_and_only_if_goodput_follows_it() {
         let undecided = slowed(0.99, 0.8, losses);
         assert_eq!(headroom_of(&undecided).0, Outcome::NotChecked, "{losses:?}");
         assert!(!undecided.generator_limited());
+        // Then the verdict names it by its utilization, and no ratio is believed.
+        let named = slowed(0.3, 0.99, losses);
+        assert!(named.bottleneck.grade == Grade::Generator && named.generator_limited(), "{losses:?}");
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{Capacity, WorkloadFindings};
 use lab_data::results::Run;
 use serde::Serialize;
 use stats::ratio::Quotient;
+use std::collections::BTreeSet;
 
 /// From this corrected p-value on no difference is shown.
 const SIGNIFICANT: f64 = 0.05;
@@ -72,5 +73,7 @@ fn runs(of: &Input, workload: &str, levels: &[u32]) -> Vec<(u32, f64)> {
         let sum = levels.iter().map(at).sum::<Option<f64>>()?;
         Some((repetition, sum / levels.len() as f64))
     };
-    (0..of.results.repetitions).filter_map(mean).collect()
+    // Not by what was planned: a file may say any number.
+    let ran: BTreeSet<u32> = of.results.runs_of(workload).map(|(trial, _)| trial.repetition).collect();
+    ran.into_iter().filter_map(mean).collect()
 }
