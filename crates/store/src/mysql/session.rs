@@ -44,7 +44,7 @@ const LIST: &str = "SELECT `key`, LENGTH(value), content_type, version, content_
     WHERE `key` >= ? AND `key` < ? AND (expires IS NULL OR expires > ?) ORDER BY `key` LIMIT ?";
 const LIST_EXPIRED: &str = "SELECT `key`, LENGTH(value), content_type, version, content_encoding, expires
     FROM weir_kv FORCE INDEX (weir_kv_expires) WHERE expires <= ? LIMIT ?";
-const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > ? ORDER BY id LIMIT 256";
+const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > ? ORDER BY id LIMIT 8192";
 /// In parts: of all that has been left, as while no server ran, one statement might take longer than any may.
 const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= ? ORDER BY id LIMIT ?";
 const TRIM_PART: u64 = 10_000;

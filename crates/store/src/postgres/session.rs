@@ -36,7 +36,7 @@ const MANY: &str =
 pub(super) const ADD_EVENTS: &str = "INSERT INTO weir_events (id, at, body)";
 /// By this the statement divides: it fails where a newer row stays, of which the events say that it was replaced.
 const ALL_CAME: &str = "SELECT (count(*) = cardinality($1::bytea[]))::int FROM came";
-const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > $1 ORDER BY id LIMIT 256";
+const EVENTS: &str = "SELECT id, at, body FROM weir_events WHERE id > $1 ORDER BY id LIMIT 8192";
 const TRIM_EVENTS: &str = "DELETE FROM weir_events WHERE id <= $1";
 const DELETE: &str = "DELETE FROM weir_kv WHERE key = ANY($1) RETURNING key, true AS present";
 
