@@ -86,8 +86,9 @@ pub(super) fn evidence(
     // goes up and down is noise.
     let falls_always = demands.windows(2).all(|pair| pair[0] >= pair[1]);
     // Where batches are counted, one whose batches do not grow is noise, too.
-    let per_batch: Option<Vec<f64>> = uses.iter().map(|of| of.per_batch).collect();
-    let may_batch = per_batch.is_none_or(|all| all[all.len() - 1] > SHOULDER_FALL * all[0]);
+    let most = uses.last()?.per_batch;
+    let may_batch =
+        |row: &Row| row.resources[i].per_batch.zip(most).is_none_or(|(few, most)| most > SHOULDER_FALL * few);
     let falls = matches!(capacity, Capacity::NotReached { .. }) && falls_by(SHOULDER_FALL) && falls_always
         || demand_variation > Some(CONSTANT) && falls_by(1.0);
     let is_saturated = |row: &Row| row.resources[i].utilization >= Some(SATURATED);
@@ -95,7 +96,7 @@ pub(super) fn evidence(
     let early = capacity.rps().is_some_and(|rps| {
         // Past the plateau a saturated resource may well do less: that is thrashing, not batching.
         let below = usable(rows).take_while(|row| row.level < deciding[0].level);
-        below.filter(|row| is_saturated(row)).any(|row| row.rps() < EARLY * rps.mean)
+        below.filter(|row| is_saturated(row) && may_batch(row)).any(|row| row.rps() < EARLY * rps.mean)
     });
     // Cores that parts share are named after the part that uses them, where there is one.
     let alone = first.mostly.as_ref().filter(|part| uses.iter().all(|of| of.mostly.as_ref() == Some(part)));
@@ -116,7 +117,7 @@ pub(super) fn evidence(
         servers: first.servers,
         ceiling_rps: demand_us.filter(|us| *us > 0.0).map(|us| first.servers * 1e6 / us),
         least_rps,
-        load_dependent: first.kind != ResourceKind::Cap && (falls && may_batch || early),
+        load_dependent: first.kind != ResourceKind::Cap && (falls && may_batch(deciding[0]) || early),
         rises: most_clients
             .zip(least_rps)
             .is_some_and(|((row, utilization), rps)| rps * utilization > RISES * row.rps()),
