@@ -171,11 +171,15 @@ impl Tiered {
         let (receiver, flight) = {
             let mut flights = self.tier.flights[place.shard].lock();
             // A flight of this key may have completed since the caller looked.
-            if let Some(row) = self.cached(key.as_bytes(), Row::clone) {
+            let mut is_expired = false; // told by the look that finds no row to answer with
+            let live = |row: &Row| {
+                is_expired = row.is_expired(self.clock());
+                (!is_expired && self.batcher.hits_are_valid()).then(|| row.clone())
+            };
+            if let Some(row) = self.tier.cache.look(place, key.as_bytes(), live) {
                 return Ok(Read { row: Some(row), served: Served::Hit, queued: Duration::ZERO });
             }
-            let is_expired = |row: &Row| row.is_expired(self.clock());
-            if self.tier.cache.peek(place, key.as_bytes(), is_expired) == Some(true) {
+            if is_expired {
                 self.tier.cache.remove(place, key.as_bytes());
             }
             if flights.has_unknown_outcome(key) {
