@@ -127,21 +127,13 @@ impl<T: Held> Shard<T> {
     /// Whether it held anything under `key`.
     pub(super) fn remove(&mut self, hash: u64, key: &T::Key) -> bool {
         self.catch_up();
-        let found = self.index.find_entry(hash, |&slot| holds(&self.entries, slot, key));
-        let Ok(entry) = found else { return false };
-        let (slot, _) = entry.remove();
-        self.policy.on_remove(slot);
-        self.take(slot);
-        true
+        let found = self.index.find(hash, |&slot| holds(&self.entries, slot, key)).copied();
+        found.inspect(|slot| self.release(*slot)).is_some()
     }
 
     pub(super) fn clear(&mut self) {
         self.catch_up();
-        let entries = &mut self.entries;
-        self.index.drain().for_each(|slot| {
-            self.policy.on_remove(slot);
-            entries[slot as usize] = None;
-        });
+        self.index.drain().for_each(|slot| self.policy.on_remove(slot));
         self.entries.clear();
         self.free.clear();
         self.bytes = 0;
@@ -180,19 +172,13 @@ impl<T: Held> Shard<T> {
     }
 
     fn release(&mut self, slot: Slot) {
-        let hash = self.entries[slot as usize].as_ref().map_or(0, |held| held.hash(&self.hash_state));
-        if let Ok(entry) = self.index.find_entry(hash, |&other| other == slot) {
+        let Some(held) = self.entries[slot as usize].take() else { return };
+        if let Ok(entry) = self.index.find_entry(held.hash(&self.hash_state), |&other| other == slot) {
             entry.remove();
         }
         self.policy.on_remove(slot);
-        self.take(slot);
-    }
-
-    fn take(&mut self, slot: Slot) {
-        if let Some(held) = self.entries[slot as usize].take() {
-            self.free.push(slot);
-            self.bytes -= held.cost();
-        }
+        self.free.push(slot);
+        self.bytes -= held.cost();
     }
 }
 
