@@ -96,8 +96,6 @@ pub struct FaultInjector {
     /// Nanoseconds or a count, in the order of [`FAULTS`]; [`NONE`] for nothing. A reader may see old and new values together
     /// while they change.
     now: [AtomicU64; FAULTS.len()],
-    /// Whether any of them concerns the requests of a connection.
-    on_requests: AtomicBool,
     /// Whether a store of this process flushes.
     flushes: AtomicBool,
 }
@@ -108,12 +106,7 @@ const NONE: u64 = u64::MAX;
 impl FaultInjector {
     /// Injects `base` until the process ends.
     pub fn new(base: FaultSpec) -> FaultInjector {
-        let injector = FaultInjector {
-            base,
-            now: Default::default(),
-            on_requests: AtomicBool::new(false),
-            flushes: AtomicBool::new(false),
-        };
+        let injector = FaultInjector { base, now: Default::default(), flushes: AtomicBool::new(false) };
         injector.set(&FaultSpec::default());
         injector
     }
@@ -154,7 +147,8 @@ impl FaultInjector {
 
     /// Whether connections have to ask which faults their requests get.
     pub fn are_on_requests(&self) -> bool {
-        self.on_requests.load(Relaxed)
+        let times = [Fault::Cpu, Fault::Worker, Fault::Delay];
+        times.iter().any(|fault| !self.time(*fault).is_zero()) || self.fail_above().is_some()
     }
 
     /// The injected delay of `fault`; zero where there is none. Not of [`Fault::Fail`].
@@ -179,9 +173,6 @@ impl FaultInjector {
             };
             now.store(amount, Relaxed);
         }
-        let times = [Fault::Cpu, Fault::Worker, Fault::Delay];
-        let any = times.iter().any(|fault| !self.time(*fault).is_zero()) || self.fail_above().is_some();
-        self.on_requests.store(any, Relaxed);
     }
 }
 

@@ -230,9 +230,11 @@ impl ServerCertVerifier for Verifier {
         }
         match chain.verify_server_cert(certificate, others, name, ocsp, now) {
             // The name comes last: all the rest is in order.
-            Err(rustls::Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if !self.with_name => Ok(ServerCertVerified::assertion()),
+            Err(rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext { .. }))
+                if !self.with_name =>
+            {
+                Ok(ServerCertVerified::assertion())
+            }
             verified => verified,
         }
     }
@@ -350,16 +352,6 @@ pub fn hosts_in(failure: &rustls::Error) -> Option<Vec<&str>> {
     }
 }
 
-/// Whether a certificate is in order but for the host's name.
-pub fn is_of_another_name(error: &(dyn std::error::Error + 'static)) -> bool {
-    use CertificateError::{NotValidForName, NotValidForNameContext};
-    let failure = failure_in(error);
-    matches!(
-        failure,
-        Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }))
-    )
-}
-
 /// The names within `DnsName("a.example")` and `IpAddress(127.0.0.1)`; others, as of an e-mail address, are of no host.
 fn hosts(presented: &[String]) -> Vec<&str> {
     let quoted = presented.iter().filter_map(|name| {
@@ -372,8 +364,7 @@ fn hosts(presented: &[String]) -> Vec<&str> {
 /// What a failed handshake means and what to do, on one line.
 pub fn explain(names: &Names, failure: &rustls::Error) -> String {
     use CertificateError::{
-        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
-        UnknownIssuer,
+        Expired, ExpiredContext, NotValidForNameContext, NotValidYet, NotValidYetContext, UnknownIssuer,
     };
     let Names { ca, certificate, key, without_name, without_check, .. } = names;
     let or = |other: &str| if other.is_empty() { String::new() } else { format!(", or {other}") };
@@ -393,9 +384,6 @@ pub fn explain(names: &Names, failure: &rustls::Error) -> String {
                 "the server's certificate is for {}, not for {}; write a name of it as the host{or_without}",
                 hosts(presented).join(", "),
                 expected.to_str()
-            ),
-            NotValidForName => format!(
-                "the server's certificate is for another host; write a name of it as the host{or_without}"
             ),
             Expired | ExpiredContext { .. } => "the server's certificate has expired; renew it there".into(),
             NotValidYet | NotValidYetContext { .. } => {

@@ -23,7 +23,7 @@ pub(super) async fn handle(call: Call) -> Handled {
         // There is nothing under the empty key.
         (Method::Get, b"/get") if name.is_empty() => Err(absent()),
         (Method::Get, b"/get") => match call.get(&key(name)?).await.map_err(failed)? {
-            (Some(row), _) => Ok(Reply::value("", row)),
+            (Some(row), _) => Ok(Reply::value("", &row)),
             (None, _) => Err(absent()),
         },
         (Method::Delete, b"/delete") if name.is_empty() => Err(deleted(false)),

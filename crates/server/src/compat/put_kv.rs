@@ -15,8 +15,8 @@ pub(super) async fn handle(mut call: Call) -> Handled {
         (Method::Get, None) if call.path == b"/stats" => Ok(Reply::text(200, stats(&call.counts()))),
         (Method::Get, Some(name)) => Ok(match call.get(&key(name)?).await.map_err(failed)? {
             (None, _) => Reply::text(404, "Not found"),
-            (Some(row), Served::Hit) => Reply::value("CACHE HIT: ", row),
-            (Some(row), _) => Reply::value("DB HIT: ", row),
+            (Some(row), Served::Hit) => Reply::value("CACHE HIT: ", &row),
+            (Some(row), _) => Reply::value("DB HIT: ", &row),
         }),
         // Only reads may have a slash in the key.
         (Method::Put, Some(name)) if !name.contains(&b'/') => {

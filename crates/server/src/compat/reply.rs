@@ -14,32 +14,25 @@ pub(super) struct Reply {
     pub(super) status: u16,
     /// `None` where there is no body by intention; an empty value has a type.
     content_type: Option<&'static str>,
-    body: Body,
+    body: Vec<u8>,
     /// What a handler there threw: the only word of it, in a header.
     exception: Option<Cow<'static, str>>,
-}
-
-#[derive(Debug)]
-enum Body {
-    Bytes(Vec<u8>),
-    /// A value behind a few words.
-    Value(&'static str, Row),
 }
 
 impl Reply {
     /// No more than a status.
     pub(super) fn empty(status: u16) -> Reply {
-        Reply { status, content_type: None, body: Body::Bytes(Vec::new()), exception: None }
+        Reply { status, content_type: None, body: Vec::new(), exception: None }
     }
 
     /// Text that may hold any bytes.
     pub(super) fn text(status: u16, text: impl Into<Vec<u8>>) -> Reply {
-        Reply { content_type: Some("text/plain"), body: Body::Bytes(text.into()), ..Reply::empty(status) }
+        Reply { content_type: Some("text/plain"), body: text.into(), ..Reply::empty(status) }
     }
 
     /// A row's value, after `words`.
-    pub(super) fn value(words: &'static str, row: Row) -> Reply {
-        Reply { content_type: Some("text/plain"), body: Body::Value(words, row), ..Reply::empty(200) }
+    pub(super) fn value(words: &str, row: &Row) -> Reply {
+        Reply::text(200, [words.as_bytes(), row.value()].concat())
     }
 
     pub(super) fn json(status: u16, text: String) -> Reply {
@@ -58,23 +51,18 @@ impl Reply {
 
     /// Appends it.
     pub(super) fn write(&self, output: &mut Vec<u8>, api: &CompatApi, keep_alive: bool, is_head: bool) {
-        let (words, value) = match &self.body {
-            Body::Bytes(bytes) => (&b""[..], &bytes[..]),
-            Body::Value(words, row) => (words.as_bytes(), row.value()),
-        };
-        let bytes = words.len() + value.len();
         let (name, said) = match keep_alive {
             true => ("Keep-Alive", api.keep_alive.as_bytes()),
             false => ("Connection", &b"close"[..]),
         };
-        let length = bytes as u64;
+        let length = self.body.len() as u64;
         let mut writer = response::write(output, self.status);
         if is_head {
             writer = writer.field("Accept-Ranges", b"bytes");
         }
         // The library keeps fields in a hash map and so has them in the reverse of the order they were set in: the
         // length of an empty body is set last.
-        writer = match bytes == 0 && self.exception.is_none() {
+        writer = match self.body.is_empty() && self.exception.is_none() {
             true => writer.field_number("Content-Length", length).field(name, said),
             false => writer.field(name, said).field_number("Content-Length", length),
         };
@@ -86,8 +74,7 @@ impl Reply {
         }
         writer.end();
         if !is_head {
-            output.extend_from_slice(words);
-            output.extend_from_slice(value);
+            output.extend_from_slice(&self.body);
         }
     }
 }
@@ -110,19 +97,19 @@ mod tests {
         let alive = "Keep-Alive: timeout=5, max=100\r\n";
         for (reply, keep_alive, is_head, expected) in [
             (
-                Reply::value("DB HIT: ", row(b"a")),
+                Reply::value("DB HIT: ", &row(b"a")),
                 true,
                 false,
                 format!("200 OK\r\n{alive}Content-Length: 9\r\nContent-Type: text/plain\r\n\r\nDB HIT: a"),
             ),
             (
-                Reply::value("DB HIT: ", row(b"a")),
+                Reply::value("DB HIT: ", &row(b"a")),
                 false,
                 false,
                 format!("200 OK\r\n{close}Content-Length: 9\r\nContent-Type: text/plain\r\n\r\nDB HIT: a"),
             ),
             (
-                Reply::value("DB HIT: ", row(b"a")),
+                Reply::value("DB HIT: ", &row(b"a")),
                 true,
                 true,
                 format!(
@@ -130,7 +117,7 @@ mod tests {
                 ),
             ),
             (
-                Reply::value("", row(b"")),
+                Reply::value("", &row(b"")),
                 true,
                 false,
                 format!("200 OK\r\nContent-Length: 0\r\n{alive}Content-Type: text/plain\r\n\r\n"),

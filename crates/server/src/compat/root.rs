@@ -17,7 +17,7 @@ pub(super) async fn handle(mut call: Call) -> Handled {
         (Method::Get, _) => {
             let failed = |_: Failure| Reply::text(500, "All database reads failed");
             match call.get(&key(name)?).await.map_err(failed)? {
-                (Some(row), _) => Ok(Reply::value("", row)),
+                (Some(row), _) => Ok(Reply::value("", &row)),
                 (None, Served::Replica) => Err(Reply::text(404, "Key Not Found (DB3 Fallback)")),
                 (None, _) => Err(Reply::text(404, "Key Not Found")),
             }

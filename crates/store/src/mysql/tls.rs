@@ -107,10 +107,9 @@ impl Tls {
                 Some(format!("{}; if it takes TLS only, write ssl-mode=REQUIRED", cause(error)))
             }
             error
-                if self.mode == Mode::VerifyCa && tls::is_of_another_name(error)
-                    || tls::failure_in(error)
-                        .and_then(tls::hosts_in)
-                        .is_some_and(|hosts| hosts.is_empty()) =>
+                if tls::failure_in(error)
+                    .and_then(tls::hosts_in)
+                    .is_some_and(|hosts| hosts.is_empty() || self.mode == Mode::VerifyCa) =>
             {
                 Some(format!(
                     "the server's certificate names no host as subjectAltName, which ssl-mode={mode} needs here; make one that does"
