@@ -2,39 +2,27 @@
 
 use crate::sql::Setup;
 use crate::user_table::{VERSIONS, refuse};
-use std::collections::HashMap;
 
 /// The table of the rows, unless others made one for them.
 pub(super) const ROWS: &str = "weir_kv";
 
-/// The tables that a database has of those that were asked for, each with its columns.
-#[derive(Default)]
-pub(super) struct TablesThere(HashMap<String, Vec<String>>);
-
-impl FromIterator<(String, Vec<String>)> for TablesThere {
-    fn from_iter<T: IntoIterator<Item = (String, Vec<String>)>>(tables: T) -> TablesThere {
-        let mut there = TablesThere::default();
-        for (table, columns) in tables {
-            there.0.entry(table).or_default().extend(columns);
-        }
-        there
-    }
-}
+/// The tables that a database has of those that were asked for: the names of each with each of its columns.
+pub(super) struct TablesThere(pub(super) Vec<(String, String)>);
 
 impl TablesThere {
     pub(super) fn has(&self, table: &str) -> bool {
-        self.0.contains_key(table)
+        self.0.iter().any(|(name, _)| name == table)
     }
 
     /// Says that the `table` of the store `shown`, if it is there, is the one that weir makes with this `definition`. `remedy`: where
     /// weir finds other ones.
     pub(super) fn check_own(&self, table: &str, definition: &str, shown: &str, remedy: &str) -> Setup<()> {
-        let Some(columns) = self.0.get(table) else { return Ok(()) };
-        match columns_of(definition).find(|wanted| !columns.iter().any(|column| column == wanted)) {
-            Some(lacking) => refuse(format!(
+        let has = |wanted: &str| self.0.iter().any(|(name, column)| name == table && column == wanted);
+        match columns_of(definition).find(|wanted| !has(wanted)) {
+            Some(lacking) if self.has(table) => refuse(format!(
                 "{table} in {shown} is not a table of weir: it has no column {lacking}; {remedy}"
             )),
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -105,12 +105,9 @@ impl Events {
     /// What is to be stored before anything else, where it is `first` that is given the id: it says that from now on all writes
     /// are in blocks, or that not all are.
     pub(super) fn mark(&self, stored: &[EventBlock], id: u64, at: Timestamp) -> Option<EventBlock> {
-        let was_complete = stored.last().map(|block| events::is_complete(&block.body));
-        let is_said = match was_complete {
-            Some(was_complete) => was_complete == self.keeps_all(),
-            None => !self.keeps_all(),
-        };
-        (!is_said).then(|| EventBlock { id, at, body: events::body(self.keeps_all()).into() })
+        let was_complete = stored.last().is_some_and(|block| events::is_complete(&block.body));
+        let is_complete = self.keeps_all();
+        (was_complete != is_complete).then(|| EventBlock { id, at, body: events::body(is_complete).into() })
     }
 
     /// A lease began: nothing that was sent before it is under way any more. `stored` is what the store keeps, the marker of
@@ -450,21 +447,15 @@ impl Watch {
             state.recent.range(from..).take(BLOCKS_AT_ONCE).cloned().collect()
         };
         let (mut found, mut bytes) = (Vec::new(), 0);
-        for block in &blocks {
-            for (index, record) in events::records(&block.body).enumerate() {
-                let position = Position { block: block.id, records: index as u32 + 1 };
-                if let Some(kind) = record.event
-                    && position > self.position
-                    && self.watcher.watched.holds(record.key)
-                {
-                    let event = Event { position, kind, key: record.key.into(), version: record.version };
-                    bytes += event.bytes();
-                    if bytes > WAITING_BYTES_MAX {
-                        self.position = found.last().map_or(self.position, |last: &Event| last.position);
-                        return Some(Next::Events(found));
-                    }
-                    found.push(event);
+        for (kind, position, record) in blocks.iter().flat_map(seen) {
+            if position > self.position && self.watcher.watched.holds(record.key) {
+                let event = Event { position, kind, key: record.key.into(), version: record.version };
+                bytes += event.bytes();
+                if bytes > WAITING_BYTES_MAX {
+                    self.position = found.last().map_or(self.position, |last: &Event| last.position);
+                    return Some(Next::Events(found));
                 }
+                found.push(event);
             }
         }
         self.position = blocks.last().map_or(self.position, |block| Position::behind(block.id));
@@ -476,6 +467,13 @@ impl Watch {
         state.watchers.add(&self.watcher);
         self.is_told = true;
     }
+}
+
+/// What is seen of a block: each event, and where a client is behind it.
+fn seen(block: &EventBlock) -> impl Iterator<Item = (EventKind, Position, events::Record<'_>)> {
+    events::records(&block.body).enumerate().filter_map(|(index, record)| {
+        Some((record.event?, Position { block: block.id, records: index as u32 + 1 }, record))
+    })
 }
 
 impl Drop for Watch {
@@ -524,9 +522,7 @@ impl Watchers {
     /// Tells everyone of those events of `block` that they watch.
     fn tell(&mut self, block: &EventBlock) {
         let mut behind = Vec::new();
-        for (index, record) in events::records(&block.body).enumerate() {
-            let Some(kind) = record.event else { continue };
-            let position = Position { block: block.id, records: index as u32 + 1 };
+        for (kind, position, record) in seen(block) {
             let prefixes = self.prefixes.range(..=record.key.len());
             let by_prefix = prefixes.filter_map(|(length, watchers)| watchers.get(&record.key[..*length]));
             for watcher in self.keys.get(record.key).into_iter().chain(by_prefix).flatten() {

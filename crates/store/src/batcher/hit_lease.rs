@@ -33,7 +33,6 @@ impl HitLease {
     /// Whether the store cannot have had another owner until now. Asked between the lookup and the answer.
     pub(super) fn is_valid(&self) -> bool {
         match self.end.load(Acquire) {
-            0 => false,
             NO_END => true,
             end => boot_time() < Duration::from_nanos(end),
         }
@@ -51,15 +50,11 @@ impl HitLease {
         }
     }
 
-    /// The store confirmed the lease, and was asked to at `asked`.
-    pub(super) fn extend(&self, asked: Duration) {
-        self.end.store((asked + HITS_LAST).as_nanos() as u64, Release);
+    /// The store confirmed the lease, and was asked to at `asked`; `None`: nobody can take it over unnoticed.
+    pub(super) fn extend(&self, asked: Option<Duration>) {
+        let end = asked.map_or(NO_END, |asked| (asked + HITS_LAST).as_nanos() as u64);
+        self.end.store(end, Release);
         self.extended.notify_waiters();
-    }
-
-    /// Nobody can take the store over unnoticed.
-    pub(super) fn extend_without_end(&self) {
-        self.end.store(NO_END, Release);
     }
 
     /// No hits are answered from now on.
@@ -76,12 +71,12 @@ mod tests {
     fn hits_end_by_themselves_before_a_new_owner_serves() {
         let lease = HitLease::default();
         assert!(!lease.is_valid(), "before the first confirmation");
-        lease.extend(boot_time());
+        lease.extend(Some(boot_time()));
         assert!(lease.is_valid());
         // As if it had been asked then.
-        lease.extend(boot_time().saturating_sub(HITS_LAST));
+        lease.extend(Some(boot_time().saturating_sub(HITS_LAST)));
         assert!(!lease.is_valid());
-        lease.extend_without_end();
+        lease.extend(None);
         assert!(lease.is_valid());
         lease.end();
         assert!(!lease.is_valid());

@@ -409,18 +409,14 @@ type LeaseOwner<'a> = Option<&'a mut (dyn crate::Owner + 'static)>;
 
 /// Has the lease confirmed, and extends that of the hits if it `extends`.
 async fn confirm_once(owner: LeaseOwner<'_>, shared: &Shared, extends: bool) -> Result<(), Error> {
-    let asked = boot_time();
+    let asked = owner.is_some().then(boot_time);
     let unanswered = || format!("the store did not answer within {} s", CONFIRM_MAX.as_secs());
-    match owner {
-        Some(owner) => {
-            let confirmed = tokio::time::timeout(CONFIRM_MAX, owner.confirm()).await;
-            confirmed.unwrap_or_else(|_| Err(Error::new(Kind::Unavailable, unanswered())))?;
-            if extends {
-                shared.hit_lease.extend(asked);
-            }
-        }
-        None if extends => shared.hit_lease.extend_without_end(),
-        None => {}
+    if let Some(owner) = owner {
+        let confirmed = tokio::time::timeout(CONFIRM_MAX, owner.confirm()).await;
+        confirmed.unwrap_or_else(|_| Err(Error::new(Kind::Unavailable, unanswered())))?;
+    }
+    if extends {
+        shared.hit_lease.extend(asked);
     }
     Ok(())
 }

@@ -38,9 +38,10 @@ impl Request for ReadRequest {
             return Ok(Ran { bytes, answered: Instant::now() });
         }
         batch.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        let mut distinct: Vec<Key> = batch.iter().map(|request| request.key.clone()).collect();
-        distinct.dedup();
-        let (mut batch, mut keys, mut bytes) = (batch.into_iter().peekable(), &distinct[..], 0);
+        let distinct: Vec<Key> =
+            batch.chunk_by(|a, b| a.key == b.key).map(|same| same[0].key.clone()).collect();
+        let mut groups = batch.chunk_by_mut(|a, b| a.key == b.key);
+        let (mut keys, mut bytes) = (&distinct[..], 0);
         // One by one once the store refuses to read one of them, for as long as a request may wait.
         let (mut most, until) = (keys.len(), Instant::now() + shared.config.queue_wait_max);
         loop {
@@ -54,12 +55,9 @@ impl Request for ReadRequest {
                         most = 1;
                         continue;
                     }
-                    let fails = |request: &ReadRequest| !is_of_one || request.key == keys[0];
-                    let answered = answer_batch(|| {
-                        while let Some(request) = batch.next_if(fails) {
-                            request.fail(error.clone());
-                        }
-                    });
+                    let failed = groups.by_ref().take(if is_of_one { 1 } else { keys.len() }).flatten();
+                    let fail = |request: &mut ReadRequest| request.reply.give(Err(error.clone()));
+                    let answered = answer_batch(|| failed.for_each(fail));
                     if is_of_one {
                         keys = &keys[1..];
                         continue;
@@ -69,20 +67,16 @@ impl Request for ReadRequest {
                 }
             };
             bytes += rows.iter().flatten().map(Row::bytes).sum::<usize>();
-            let (read, unread) = keys.split_at(rows.len());
-            let mut found = read.iter().zip(rows).peekable();
-            let is_read = |request: &ReadRequest| unread.first().is_none_or(|next| request.key < *next);
+            keys = &keys[rows.len()..];
             let answered = answer_batch(|| {
-                while let Some(mut request) = batch.next_if(is_read) {
-                    while found.next_if(|(key, _)| **key < request.key).is_some() {}
-                    let row = found.peek().and_then(|(_, row)| row.clone());
-                    request.reply.give(Ok(row.filter(|row| !row.is_expired(&shared.clock))));
+                for (row, group) in rows.into_iter().zip(groups.by_ref()) {
+                    let row = row.filter(|row| !row.is_expired(&shared.clock));
+                    group.iter_mut().for_each(|request| request.reply.give(Ok(row.clone())));
                 }
             });
-            if unread.is_empty() {
+            if keys.is_empty() {
                 return Ok(Ran { answered, bytes });
             }
-            keys = unread;
         }
     }
 }

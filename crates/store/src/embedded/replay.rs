@@ -4,7 +4,7 @@
 use super::end::{End, EndFile};
 use super::files;
 use super::index::{Index, Place, Segment};
-use super::segment::{self, Batch, EntryKind, Meta, PREAMBLE_BYTES, Salvaged};
+use super::segment::{self, Batch, EntryKind, Meta, PREAMBLE_BYTES};
 use kv::{Key, Version};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -225,7 +225,7 @@ fn missing_at(path: PathBuf) -> Damage {
 
 fn damage(path: PathBuf, bytes: &[u8], range: &Range<usize>, unread: &[Range<usize>]) -> Damage {
     let unread = unread.iter().find(|unread| unread.start < range.end && range.start < unread.end);
-    let salvaged = salvage(bytes, range);
+    let salvaged = segment::salvage(bytes, range.clone());
     let is_row = |range: &&Range<usize>| Meta::of_entry(&bytes[(*range).clone()]).is_none();
     // What describes the store has no key.
     let is_of_rows =
@@ -243,13 +243,6 @@ fn damage(path: PathBuf, bytes: &[u8], range: &Range<usize>, unread: &[Range<usi
         range: Some(range),
         unread: unread.map(|unread| unread.start as u64),
         readable: salvaged.entries.iter().filter(is_row).count() as u64,
-    }
-}
-
-fn salvage(bytes: &[u8], range: &Range<usize>) -> Salvaged {
-    match range.start {
-        0 => Salvaged::default(),
-        _ => segment::salvage(bytes, range.clone()),
     }
 }
 
@@ -309,7 +302,7 @@ impl Walk {
             segment::entry(&bytes[range.clone()]).map_or(0, |entry| Version(entry.version).epoch())
         };
         let epoch = entries.iter().map(epoch_of).max().unwrap_or(0).max(epoch);
-        let salvaged = self.damaged.iter().flat_map(|range| salvage(bytes, range).entries);
+        let salvaged = self.damaged.iter().flat_map(|range| segment::salvage(bytes, range.clone()).entries);
         entries.extend(salvaged.filter(|range| epoch_of(range) <= epoch));
         entries.sort_unstable_by_key(|range| range.start);
         entries

@@ -262,8 +262,7 @@ impl Mysql {
             ));
         }
         let there = format!("SELECT table_name, column_name FROM information_schema.columns WHERE {weirs}");
-        let there: Vec<(String, String)> = owner.query(there).await?;
-        let there: TablesThere = there.into_iter().map(|(table, column)| (table, vec![column])).collect();
+        let there = TablesThere(owner.query(there).await?);
         for (name, definition) in tables {
             there.check_own(name, definition, &self.shown, "use another database")?;
         }

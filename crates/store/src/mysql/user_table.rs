@@ -14,22 +14,6 @@ pub(super) const VERSIONS_TABLE: Table = (
     INDEX weir_versions_expires (expires)",
 );
 
-const TYPES: [(&str, Type); 13] = [
-    ("varbinary", Type::Bytes),
-    ("tinyblob", Type::Bytes),
-    ("blob", Type::Bytes),
-    ("mediumblob", Type::Bytes),
-    ("longblob", Type::Bytes),
-    ("varchar", Type::Text),
-    ("tinytext", Type::Text),
-    ("text", Type::Text),
-    ("mediumtext", Type::Text),
-    ("longtext", Type::Text),
-    ("smallint", Type::Integer(16)),
-    ("int", Type::Integer(32)),
-    ("bigint", Type::Integer(64)),
-];
-
 /// What is asked of the table `t` with `weir_versions` as `s`. Those that end with a column go on with keys.
 #[derive(Debug)]
 pub(super) struct Statements {
@@ -179,7 +163,15 @@ type Fields = (String, String, Option<String>, Option<String>, bool, bool, bool,
 fn described(
     (name, data_type, charset, _, is_filled, is_generated, is_unsigned, length): Fields,
 ) -> Described {
-    let known = TYPES.iter().find(|(known, _)| *known == data_type && !is_unsigned);
+    let kind = match data_type.as_str() {
+        _ if is_unsigned => None,
+        "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => Some(Type::Bytes),
+        "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" => Some(Type::Text),
+        "smallint" => Some(Type::Integer(16)),
+        "int" => Some(Type::Integer(32)),
+        "bigint" => Some(Type::Integer(64)),
+        _ => None,
+    };
     let length_max = charset.zip(length).map(|(charset, most)| {
         // The texts are limited in bytes, which are characters in most other sets.
         let is_in_bytes = data_type != "varchar" && charset.starts_with("utf8");
@@ -187,7 +179,7 @@ fn described(
     });
     Described {
         name,
-        kind: known.map(|(_, kind)| *kind),
+        kind,
         type_name: if is_unsigned { data_type + " unsigned" } else { data_type },
         length_max,
         is_filled: is_filled || is_generated,

@@ -334,12 +334,11 @@ impl Owner for PostgresOwner {
 /// Makes those of `tables` that do not exist, all or none; the first one has the rows of the store `shown`, or their versions. An
 /// `ALTER TABLE` on every start would wait for every open transaction on the table.
 async fn make_tables(client: &Client, tables: &[Table], shown: &str) -> Setup<()> {
-    let there = "SELECT name, ARRAY(SELECT attname::text FROM pg_attribute
-            WHERE attrelid = to_regclass(name) AND attnum > 0 AND NOT attisdropped)
-        FROM unnest($1::text[]) name WHERE to_regclass(name) IS NOT NULL";
+    let there = "SELECT name, attname::text FROM unnest($1::text[]) name
+        JOIN pg_attribute ON attrelid = to_regclass(name) AND attnum > 0 AND NOT attisdropped";
     let names: Vec<&str> = tables.iter().map(|(name, ..)| *name).chain([ROWS, VERSIONS]).collect();
     let there = client.query(there, &[&names]).await?;
-    let there: TablesThere = there.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let there = TablesThere(there.iter().map(|row| (row.get(0), row.get(1))).collect());
     for (name, definition, _) in tables {
         let remedy = "use another database, or another schema by ?options=-c%20search_path%3DSCHEMA";
         there.check_own(name, definition, shown, remedy)?;
