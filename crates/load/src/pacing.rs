@@ -2,7 +2,7 @@
 //!
 //! What follows from it for each client is `schedule`'s.
 
-use super::stages::{Offered, Stages};
+use super::stages::Stages;
 use clap::ValueEnum;
 use kv::units::{Rate, Span};
 use serde::{Deserialize, Serialize};
@@ -47,14 +47,14 @@ impl Pacing {
     }
 
     /// What an open loop offers.
-    pub(super) fn offered(&self) -> Option<Offered> {
-        self.stages.map(|stages| stages.offered()).or(self.rate.map(Stages::constant))
+    pub(super) fn offered(&self) -> Option<Stages> {
+        self.stages.or(self.rate.map(Stages::of_rate))
     }
 
     /// Requests per second that an open loop offers on average over `window` after `warmup`.
     pub fn offered_rps(&self, warmup: Duration, window: Duration) -> Option<f64> {
         let (start, secs) = (warmup.as_secs_f64(), window.as_secs_f64());
-        let mean = |offered: Offered| (offered.due(start + secs) - offered.due(start)) / secs;
+        let mean = |offered: Stages| (offered.due(start + secs) - offered.due(start)) / secs;
         self.offered().map(|offered| offered.constant().unwrap_or_else(|| mean(offered)))
     }
 }

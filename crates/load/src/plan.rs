@@ -7,7 +7,7 @@ use super::http_request::{RequestFlags, pattern};
 use super::mix::{self, Mix, MixEntry, Operation};
 use super::pacing::{Arrivals, Pacing};
 use super::seconds::SECOND;
-use super::stages::Offered;
+use super::stages::Stages;
 use super::target::{Target, check_http2_path};
 use super::tls::Tls;
 use super::value_size::ValueSize;
@@ -261,7 +261,7 @@ impl Plan {
 
     /// What an open loop with even gaps offers, and how long it does so before the window. Of random arrivals only the mean number of
     /// what is due follows from that.
-    pub(super) fn evenly_offered(&self) -> Option<(Offered, Duration)> {
+    pub(super) fn evenly_offered(&self) -> Option<(Stages, Duration)> {
         let offered = self.pacing.offered().filter(|_| self.pacing.arrivals == Arrivals::Constant);
         offered.map(|offered| (offered, self.warmup))
     }

@@ -5,7 +5,7 @@
 
 use super::draw::unit;
 use super::pacing::{Arrivals, Pacing, Think};
-use super::stages::Offered;
+use super::stages::Stages;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cmp::Reverse;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Schedule {
     pacing: Pacing,
-    offered: Option<Offered>,
+    offered: Option<Stages>,
     /// What the instants are counted from.
     begun: Instant,
     /// How many clients share the rate.
@@ -155,7 +155,7 @@ impl Schedule {
 
 impl Clock {
     /// The next instant of one of `of` clients that share what is offered, in nanoseconds.
-    fn next_ns(&mut self, arrivals: Arrivals, of: u64, offered: &Offered) -> u64 {
+    fn next_ns(&mut self, arrivals: Arrivals, of: u64, offered: &Stages) -> u64 {
         let number = self.taken;
         self.taken += 1;
         let count = match arrivals {

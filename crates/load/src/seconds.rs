@@ -4,7 +4,7 @@
 
 use super::Observer;
 use super::samples::Samples;
-use super::stages::Offered;
+use super::stages::Stages;
 use super::status_counts::StatusCounts;
 use kv::proto::{Bins, LoadEvent, SecondReport};
 use serde::{Deserialize, Serialize};
@@ -145,7 +145,7 @@ pub(super) struct TimeSeries {
     /// The second whose bins are being added.
     so_far: Option<Second>,
     /// Of an open loop with even gaps: what is due, from the beginning of the warm-up on, and how long that is.
-    offered: Option<(Offered, Duration)>,
+    offered: Option<(Stages, Duration)>,
     /// Requests sent so far.
     sent: u64,
     bins: Vec<SecondReport>,
@@ -154,7 +154,7 @@ pub(super) struct TimeSeries {
 
 impl TimeSeries {
     /// Nothing, yet, of this many threads; at least one.
-    pub(super) fn new(bin: Duration, threads: usize, offered: Option<(Offered, Duration)>) -> TimeSeries {
+    pub(super) fn new(bin: Duration, threads: usize, offered: Option<(Stages, Duration)>) -> TimeSeries {
         TimeSeries { bin, latest: vec![i64::MIN; threads], offered, ..TimeSeries::default() }
     }
 

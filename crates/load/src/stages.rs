@@ -6,9 +6,13 @@ use kv::units::{Rate, Span};
 use std::fmt;
 use std::str::FromStr;
 
-/// Stages, written `10s:100/s,30s:100/s..1000/s`. After the last one its rate goes on.
+/// What an open loop offers: stages, written `10s:100/s,30s:100/s..1000/s`. After the last one its rate goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stages(&'static [Stage]);
+pub struct Stages {
+    stages: &'static [Stage],
+    /// What is offered behind them, per second.
+    last: f64,
+}
 
 /// A time with a rate at its beginning and one at its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,30 +39,15 @@ impl Stage {
 
 impl Stages {
     /// One rate without an end.
-    pub(super) fn constant(rate: Rate) -> Offered {
-        Offered { stages: &[], last: rate.0 }
+    pub(super) fn of_rate(rate: Rate) -> Stages {
+        Stages { stages: &[], last: rate.0 }
     }
 
     /// How long all of them take.
     pub fn secs(&self) -> f64 {
-        self.0.iter().map(|stage| stage.secs).sum()
+        self.stages.iter().map(|stage| stage.secs).sum()
     }
 
-    pub(super) fn offered(&self) -> Offered {
-        // There is at least one.
-        Offered { stages: self.0, last: self.0.last().map_or(1.0, |stage| stage.to) }
-    }
-}
-
-/// What an open loop offers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Offered {
-    stages: &'static [Stage],
-    /// What is offered behind the stages, per second.
-    last: f64,
-}
-
-impl Offered {
     /// The rate, if it is always the same.
     pub(super) fn constant(&self) -> Option<f64> {
         self.stages.is_empty().then_some(self.last)
@@ -118,14 +107,16 @@ impl FromStr for Stages {
         if stages.iter().all(|stage| stage.from.max(stage.to) == 0.0) {
             return Err(format!("nothing is sent; hint: {FORM}"));
         }
+        // There is at least one.
+        let last = stages.last().map_or(1.0, |stage| stage.to);
         // Never freed: a run has one.
-        Ok(Stages(Vec::leak(stages)))
+        Ok(Stages { stages: Vec::leak(stages), last })
     }
 }
 
 impl fmt::Display for Stages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, stage) in self.0.iter().enumerate() {
+        for (place, stage) in self.stages.iter().enumerate() {
             let comma = if place == 0 { "" } else { "," };
             let time = Span(std::time::Duration::from_secs_f64(stage.secs));
             write!(f, "{comma}{time}:{}", Rate(stage.from))?;
@@ -153,21 +144,20 @@ mod tests {
         ] {
             let stages: Stages = text.parse().unwrap();
             assert_eq!(stages.to_string().parse::<Stages>().unwrap(), stages);
-            let offered = stages.offered();
-            let all = offered.due(stages.secs());
+            let all = stages.due(stages.secs());
             let mut last = -1.0;
             for count in 0..all as u64 {
-                let at = offered.at(count as f64);
+                let at = stages.at(count as f64);
                 assert!(
-                    at > last && at <= stages.secs() && (offered.due(at) - count as f64).abs() < 1e-6,
+                    at > last && at <= stages.secs() && (stages.due(at) - count as f64).abs() < 1e-6,
                     "{text} {count}: {at}"
                 );
                 last = at;
             }
         }
         let stages: Stages = "10s:100/s,30s:100/s..1000/s".parse().unwrap();
-        assert_eq!((stages.secs(), stages.offered().due(40.0)), (40.0, 1000.0 + 16_500.0));
-        let offered = Stages::constant(Rate(50.0));
+        assert_eq!((stages.secs(), stages.due(40.0)), (40.0, 1000.0 + 16_500.0));
+        let offered = Stages::of_rate(Rate(50.0));
         assert_eq!((offered.due(2.0), offered.at(100.0)), (100.0, 2.0));
         for (wrong, why) in [
             ("", "has no colon"),

@@ -164,13 +164,13 @@ pub const CAUSES: &[Cause] = &[
         name: "wrong unit",
         to_be_sure: "Look up in the generator’s manual the units of its figures, and name the columns so: latency_ms, latency_us or latency_s.",
         explains: true,
-        find: units::wrong_unit,
+        find: |case| units::one_factor(case, &units::UNITS),
     },
     Cause {
         name: "minutes read as seconds",
         to_be_sure: "Divide the number of requests of a run by its seconds: that is the throughput.",
         explains: true,
-        find: units::minutes,
+        find: |case| units::one_factor(case, &units::MINUTES),
     },
     Cause {
         name: "throughput of one client",

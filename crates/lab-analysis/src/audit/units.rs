@@ -9,7 +9,7 @@ use lab_data::distinct;
 const NEAR: f64 = 0.10;
 
 /// Factors of units, and what would look so.
-const UNITS: [(f64, &str); 4] = [
+pub(super) const UNITS: [(f64, &str); 4] = [
     (
         1e-3,
         "N/1000, as where latencies in seconds are read as milliseconds, or milliseconds as microseconds, or in the \
@@ -23,20 +23,11 @@ const UNITS: [(f64, &str); 4] = [
     ),
 ];
 
-const MINUTES: [(f64, &str); 2] = [
+/// The same of minutes.
+pub(super) const MINUTES: [(f64, &str); 2] = [
     (60.0, "60·N, as where the throughput is per minute and read as per second"),
     (1.0 / 60.0, "N/60, as where latencies in minutes are read as seconds"),
 ];
-
-/// X·R/N is a power of 1000 in all rows that are off, two or more.
-pub(super) fn wrong_unit<'a>(case: &Case<'a>) -> Option<Found<'a>> {
-    one_factor(case, &UNITS)
-}
-
-/// X·R/N is 60 or 1/60 in all rows that are off, two or more.
-pub(super) fn minutes<'a>(case: &Case<'a>) -> Option<Found<'a>> {
-    one_factor(case, &MINUTES)
-}
 
 /// X·R is one client in all rows, of which two or more with different numbers of clients are off.
 pub(super) fn of_one_client<'a>(case: &Case<'a>) -> Option<Found<'a>> {
@@ -50,7 +41,8 @@ pub(super) fn of_one_client<'a>(case: &Case<'a>) -> Option<Found<'a>> {
     })
 }
 
-fn one_factor<'a>(case: &Case<'a>, factors: &[(f64, &str)]) -> Option<Found<'a>> {
+/// X·R/N is one of these factors in all rows that are off, two or more.
+pub(super) fn one_factor<'a>(case: &Case<'a>, factors: &[(f64, &str)]) -> Option<Found<'a>> {
     // A latency that is printed as 0.00 fits many factors.
     let surely = case.open.iter().filter(|row| factor(row).is_some_and(|of| of.low > 0.0)).count();
     let all_meet = |(factor, _): &&(f64, &str)| case.open.iter().all(|row| meets(row, *factor));

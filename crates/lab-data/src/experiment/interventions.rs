@@ -92,19 +92,11 @@ fn is_lock(arg: &str) -> bool {
     arg.trim_start_matches("--inject=").split(',').any(|fault| fault.trim().starts_with("lock="))
 }
 
-/// Whether the intervention or station called `name` applies to a target.
-fn applies(experiment: &Experiment, name: &str) -> bool {
+/// Whether anything that `is_meant` can be made slower in any target.
+fn applies(experiment: &Experiment, is_meant: impl Fn(&str) -> bool) -> bool {
     experiment.subjects.iter().any(|subject| {
         let workloads = experiment.workloads_of(subject);
-        workloads.iter().any(|workload| interventions_of(&subject.target, workload).contains(&name))
-    })
-}
-
-/// Whether anything can be made slower in any target.
-fn any_applies(experiment: &Experiment) -> bool {
-    experiment.subjects.iter().any(|subject| {
-        let workloads = experiment.workloads_of(subject);
-        workloads.iter().any(|workload| !interventions_of(&subject.target, workload).is_empty())
+        workloads.iter().any(|of| interventions_of(&subject.target, of).into_iter().any(&is_meant))
     })
 }
 
@@ -130,7 +122,7 @@ impl Interventions {
         is_not_zero("interventions.window", self.window)?;
         let Some(only) = &self.only else {
             let what = "interventions: nothing of these targets can be made slower";
-            return ensure(any_applies(experiment), what, "remove the section");
+            return ensure(applies(experiment, |_| true), what, "remove the section");
         };
         ensure(!only.is_empty(), "interventions.only names none", "leave it out for all that apply")?;
         let stations = experiment.subjects.iter().flat_map(|subject| match &subject.target {
@@ -139,7 +131,7 @@ impl Interventions {
         });
         let known: Vec<&str> = INTERVENTIONS.iter().map(|(name, ..)| *name).chain(stations).collect();
         only.iter().try_for_each(|name| is_one_of("interventions.only", name, &known))?;
-        only.iter().filter(|name| !applies(experiment, name)).try_for_each(|idle| {
+        only.iter().filter(|name| !applies(experiment, |of| of == *name)).try_for_each(|idle| {
             let needs =
                 INTERVENTIONS.iter().find(|(name, ..)| name == idle).map_or("", |(_, needs, _)| needs);
             Err(Error::input(format_args!(
@@ -150,8 +142,8 @@ impl Interventions {
 
     /// Leaves out those that change nothing in what is left of an experiment; whether there are any.
     pub(super) fn narrow(&mut self, experiment: &Experiment) -> bool {
-        let Some(only) = &mut self.only else { return any_applies(experiment) };
-        only.retain(|name| applies(experiment, name));
+        let Some(only) = &mut self.only else { return applies(experiment, |_| true) };
+        only.retain(|name| applies(experiment, |of| of == name));
         !only.is_empty()
     }
 

@@ -8,13 +8,12 @@ mod wire;
 use kv::proto::{LinkAccount, LinkDirection};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::net::listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use wire::Wire;
@@ -23,8 +22,8 @@ use wire::Wire;
 const BACKLOG: i32 = 1024;
 /// What is held of one connection in one direction, in bytes, before the kernel has to: senders then feel that nothing goes on.
 const HELD_MAX: usize = 64 << 10;
-/// How long until clients are accepted again for which no file was free.
-const FILES_AGAIN: Duration = Duration::from_millis(10);
+/// How long until clients are accepted again after one was not: no file was free for it, or it went away.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 /// The line that is answered with the account.
 const STATS: &str = "stats";
 
@@ -44,7 +43,7 @@ pub fn run(
     to: SocketAddr,
     bytes_per_sec: Option<f64>,
     delay: Duration,
-    questions: impl BufRead + Send + 'static,
+    questions: impl BufRead,
     listening: impl FnOnce(SocketAddr),
     mut answer: impl FnMut(&LinkAccount),
 ) -> io::Result<()> {
@@ -58,42 +57,28 @@ pub fn run(
     let wire = Wire::new(bytes_per_sec, delay);
     let (up, down) = (Mutex::new(wire.clone()), Mutex::new(wire));
     let link = Arc::new(Link { to, began: Instant::now(), up, down });
-    // `None` is a question; how it went, the end.
-    let (asking, events) = mpsc::channel();
-    let (ending, accepting) = (asking.clone(), Arc::clone(&link));
-    thread::spawn(move || ending.send(Some(accepting.accept(&listener))));
-    thread::spawn(move || {
-        let asked = questions.lines().map_while(Result::ok).filter(|line| line.trim() == STATS);
-        asked.map(|_| None).chain([Some(Ok(()))]).try_for_each(|event| asking.send(event))
-    });
-    for event in events {
-        match event {
-            None => answer(&link.account()),
-            Some(ended) => return ended,
-        }
-    }
+    let accepting = Arc::clone(&link);
+    thread::spawn(move || accepting.accept(&listener));
+    let asked = questions.lines().map_while(Result::ok).filter(|line| line.trim() == STATS);
+    asked.for_each(|_| answer(&link.account()));
     Ok(())
 }
 
 impl Link {
-    /// Takes connections until that fails.
-    fn accept(self: Arc<Self>, listener: &TcpListener) -> io::Result<()> {
+    /// Takes connections for as long as the process runs.
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
         loop {
-            match listener.accept() {
-                Ok((client, _)) => {
-                    let link = Arc::clone(&self);
-                    thread::Builder::new().spawn(move || {
-                        let ended = link.connect(&client);
-                        ended.unwrap_or_else(|error| log::debug!("link: {}: {error}", link.to));
-                    })?;
-                }
-                // A client that went away meanwhile is none.
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)) => {
-                    thread::sleep(FILES_AGAIN);
-                }
-                Err(error) => return Err(error),
-            }
+            let Ok((client, _)) = listener.accept() else {
+                thread::sleep(ACCEPT_AGAIN);
+                continue;
+            };
+            let link = Arc::clone(&self);
+            let carried = thread::Builder::new().spawn(move || {
+                let ended = link.connect(&client);
+                ended.unwrap_or_else(|error| log::debug!("link: {}: {error}", link.to));
+            });
+            // Without a thread its connection ends.
+            carried.map_or_else(|error| log::debug!("link: {error}"), drop);
         }
     }
 
