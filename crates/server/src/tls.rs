@@ -128,7 +128,8 @@ fn unreadable(file: &Path, what: &str, error: &pem::Error, hint: &str) -> Error 
     Error::input(format_args!("cannot read {}: {why}", file.display())).hint(hint)
 }
 
-/// A socket that sends one buffer as such: to gather buffers costs more, and there is nearly always one record.
+/// A socket that sends one buffer as such: there is nearly always one record, and to gather buffers makes a cached GET cost 1.05 times as
+/// much processor time.
 pub(super) struct Socket(TcpStream);
 
 impl AsyncRead for Socket {
