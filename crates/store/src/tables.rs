@@ -6,7 +6,7 @@ use crate::user_table::{VERSIONS, refuse};
 /// The table of the rows, unless others made one for them.
 pub(super) const ROWS: &str = "weir_kv";
 
-/// The tables that a database has of those that were asked for: the names of each with each of its columns.
+/// The tables that a database has of those that were asked for: the name of each with each of its columns.
 pub(super) struct TablesThere(pub(super) Vec<(String, String)>);
 
 impl TablesThere {

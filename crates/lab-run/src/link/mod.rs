@@ -22,7 +22,7 @@ use wire::Wire;
 const BACKLOG: i32 = 1024;
 /// What is held of one connection in one direction, in bytes, before the kernel has to: senders then feel that nothing goes on.
 const HELD_MAX: usize = 64 << 10;
-/// How long until clients are accepted again after one was not: no file was free for it, or it went away.
+/// How long until clients are accepted again after one was not: no file or thread was free for it, or it went away.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 /// The line that is answered with the account.
 const STATS: &str = "stats";
@@ -68,17 +68,17 @@ impl Link {
     /// Takes connections for as long as the process runs.
     fn accept(self: Arc<Self>, listener: &TcpListener) {
         loop {
-            let Ok((client, _)) = listener.accept() else {
-                thread::sleep(ACCEPT_AGAIN);
-                continue;
-            };
-            let link = Arc::clone(&self);
-            let carried = thread::Builder::new().spawn(move || {
-                let ended = link.connect(&client);
-                ended.unwrap_or_else(|error| log::debug!("link: {}: {error}", link.to));
+            let carried = listener.accept().and_then(|(client, _)| {
+                let link = Arc::clone(&self);
+                thread::Builder::new().spawn(move || {
+                    let ended = link.connect(&client);
+                    ended.unwrap_or_else(|error| log::debug!("link: {}: {error}", link.to));
+                })
             });
-            // Without a thread its connection ends.
-            carried.map_or_else(|error| log::debug!("link: {error}"), drop);
+            if let Err(error) = carried {
+                log::debug!("link: {error}");
+                thread::sleep(ACCEPT_AGAIN);
+            }
         }
     }
 

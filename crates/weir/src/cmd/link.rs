@@ -30,7 +30,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let to = args.to.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(|| {
         Error::input(format_args!("--to {} is no address", args.to)).hint("write HOST:PORT")
     })?;
-    let failure = |error: io::Error| Error::new(format_args!("the link cannot go on: {error}"));
+    let failure = |error: io::Error| Error::new(format_args!("the link cannot listen: {error}"));
     // Whoever started it holds the other end of its standard input, and with that ends this process.
     let questions = BufReader::new(io::stdin());
     let listening = |address| say(format_args!("{LISTENING} {address}"));
