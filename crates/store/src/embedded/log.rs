@@ -48,8 +48,6 @@ pub(super) struct Writer {
     file: Arc<File>,
     segment: u32,
     offset: u64,
-    /// Where the batch behind it ends that is written anew elsewhere, and counts until then. 0: there is none.
-    carried_end: u64,
     /// Bytes of the file that are allocated.
     pub room: u64,
     /// Of the last batch.
@@ -72,7 +70,6 @@ impl Writer {
             file,
             segment,
             offset,
-            carried_end: 0,
             room: 0,
             batch,
             meta,
@@ -83,21 +80,14 @@ impl Writer {
         }
     }
 
-    /// Behind what counts of a segment, whose last batch is written anew and ends at `carried_end`. Nothing more is appended to that
-    /// segment.
-    pub(super) fn behind(
-        file: Arc<File>,
-        segment: u32,
-        [offset, carried_end]: [u64; 2],
-        batch: u64,
-        meta: Meta,
-    ) -> Writer {
-        Writer { carried_end, is_spoiled: true, ..Writer::at(file, segment, offset, batch, meta) }
+    /// Behind what counts of a segment. Nothing more is appended to that segment.
+    pub(super) fn behind(file: Arc<File>, segment: u32, offset: u64, batch: u64, meta: Meta) -> Writer {
+        Writer { is_spoiled: true, ..Writer::at(file, segment, offset, batch, meta) }
     }
 
     /// Gives back what is allocated and not used. If it cannot be, there is only less space.
     fn trim(&self) {
-        let _ = self.file.set_len(self.offset.max(self.carried_end));
+        let _ = self.file.set_len(self.offset);
     }
 }
 
@@ -126,7 +116,8 @@ impl Log {
     /// Opens the log in `directory`, which is made if it is absent, and begins an epoch. `admit` is told of the map and whether
     /// there are rows, and gives the map to write.
     ///
-    /// The last batch is written anew: its flush may have failed, and what the page cache says then is not what the disk says.
+    /// The last batch is written again in its place: its flush may have failed, and what the page cache says then is not what the disk
+    /// says. All segments are flushed: somebody may just have copied them here.
     pub(super) fn open(
         directory: &Path,
         segment_bytes_max: Option<u64>,
@@ -164,13 +155,8 @@ impl Log {
             let what = format!("the store {store} is damaged: {damage}; restore a backup of the directory");
             return Err(Error::new(Kind::Config, what + &rest));
         }
-        let Replayed { store, index, meta, bytes, end: whole_end, carried, batch, at_rest, .. } = replayed;
-        let ends = [whole_end, carried.last().map_or(whole_end, |range| range.end as u64)];
-        let carried = carried.into_iter().filter_map(|range| segment::entry(&bytes[range]));
-        // What the log says of itself is in `meta`, and written anew with the next epoch.
-        let carried: Vec<Entry> = carried.filter(|entry| entry.kind != EntryKind::Meta).collect();
-        let in_use = !index.rows.is_empty() || !carried.is_empty();
-        let map = admit(meta.as_ref().map(|meta| meta.map.as_str()), in_use)?;
+        let Replayed { store, index, meta, end, last_batch, batch, at_rest, .. } = replayed;
+        let map = admit(meta.as_ref().map(|meta| meta.map.as_str()), !index.rows.is_empty())?;
         let meta = meta.unwrap_or(Meta { first: 1, ..Meta::default() });
         let (segment, file) = match index.segments.last_key_value() {
             // To be cut where it ends.
@@ -179,15 +165,20 @@ impl Log {
             }
             None => (0, lock.try_clone()),
         };
+        let file = file.map_err(cannot)?;
+        let mut flushed = file.write_all_at(&last_batch, end - last_batch.len() as u64);
+        for segment in index.segments.values() {
+            flushed = flushed.and_then(|()| segment.file.sync_all());
+        }
+        flushed.map_err(|error| Error::new(Kind::Refused, not_written(&error).to_string()))?;
         let first = meta.first;
         // Epochs end far below: then no server may own the store.
         let skipped = if at_rest.is_some_and(|end| end.is_copy) { end::gap() } else { 0 };
         let meta = Meta { epoch: meta.epoch.saturating_add(1 + skipped), map, ..meta };
-        let writer = Writer::behind(Arc::new(file.map_err(cannot)?), segment, ends, batch, meta);
+        let writer = Writer::behind(Arc::new(file), segment, end, batch, meta);
         let log = Log::new(directory, segment_bytes_max, store, index, writer, lock);
         let mut writer = log.writer.lock();
-        let places = log.roll(&mut writer, Purpose::Begin, 0, &carried)?;
-        log.index.write().apply(&carried, &places);
+        log.roll(&mut writer, Purpose::Begin, 0)?;
         // It says nothing any more: there is a later segment.
         End::remove(&log.directory).map_err(cannot)?;
         for number in files::segments(&log.directory).map_err(cannot)? {
@@ -216,7 +207,7 @@ impl Log {
     pub(super) fn say_end(&self) -> io::Result<()> {
         let writer = self.writer.lock();
         let (segment, bytes) = (writer.segment, writer.offset);
-        let is_known = !writer.is_spoiled && !writer.is_lost && writer.carried_end == 0;
+        let is_known = !writer.is_spoiled && !writer.is_lost;
         let end = End { store: self.store, first: writer.meta.first as u32, segment, bytes, is_copy: false };
         if !is_known {
             return Ok(());
@@ -378,13 +369,13 @@ impl Log {
     /// Removes all rows.
     pub(super) fn clear(&self) -> Result<(), Error> {
         let mut writer = self.writer.lock();
-        let before = writer.meta.clone();
+        let (before, was_spoiled) = (writer.meta.clone(), writer.is_spoiled);
         let first = u64::from(writer.segment) + 1;
         writer.meta.first = first;
-        if let Err(error) = self.roll(&mut writer, Purpose::Begin, 0, &[]) {
+        if let Err(error) = self.roll(&mut writer, Purpose::Begin, 0) {
             writer.meta = before;
-            let is_lost = writer.is_lost;
-            return Err(if is_lost { Error::new(Kind::Unknown, error.to_string()) } else { error });
+            let is_unknown = writer.is_lost || writer.is_spoiled != was_spoiled;
+            return Err(if is_unknown { Error::new(Kind::Unknown, error.to_string()) } else { error });
         }
         let mut index = self.index.write();
         index.clear();
@@ -423,7 +414,7 @@ impl Log {
             let is_short = writer.offset + bytes > writer.room;
             if writer.is_spoiled || is_short && !self.lengthen(writer, writer.offset + bytes) {
                 // From then on the batch that failed is not in the log.
-                self.roll(writer, purpose, bytes, &[]).map_err(|error| failed.take().unwrap_or(error))?;
+                self.roll(writer, purpose, bytes).map_err(|error| failed.take().unwrap_or(error))?;
             }
             let (batch, places) = self.encode(writer, entries);
             match append_at(&writer.file, &batch, writer.offset) {
@@ -463,40 +454,26 @@ impl Log {
         (batch, ranges.into_iter().map(place).collect())
     }
 
-    /// Begins the next segment, with room for `least` bytes, and `carried`, whose places it gives. Without it the segment before
-    /// ends where the writer is.
-    fn roll(
-        &self,
-        writer: &mut Writer,
-        purpose: Purpose,
-        least: u64,
-        carried: &[Entry],
-    ) -> Result<Vec<Place>, Error> {
-        let carried_bytes = segment::batch_bytes(carried) as u64;
-        let (file, room) = self.next_file(writer, META_BYTES + carried_bytes + least, purpose)?;
+    /// Begins the next segment, with room for `least` bytes. The segment before ends where the writer is.
+    fn roll(&self, writer: &mut Writer, purpose: Purpose, least: u64) -> Result<(), Error> {
+        let (file, room) = self.next_file(writer, META_BYTES + least, purpose)?;
         let meta = Meta { previous_end: writer.offset, ..writer.meta.clone() };
         let segment = writer.segment + 1;
         let begin = Writer::at(Arc::new(file), segment, PREAMBLE_BYTES as u64, writer.batch, meta);
         let mut next = Writer { room, is_full: writer.is_full && purpose != Purpose::Store, ..begin };
-        let mut bytes = segment::preamble(self.store).to_vec();
         let meta = next.meta.encode();
-        let mut places = Vec::new();
-        for entries in [&[segment::keyless(EntryKind::Meta, 0, &meta)], carried]
-            .into_iter()
-            .filter(|entries| !entries.is_empty())
-        {
-            let (batch, of_batch) = self.encode(&next, entries);
-            bytes.extend_from_slice(&batch);
-            next.offset = bytes.len() as u64;
-            next.batch += 1;
-            places = of_batch;
-        }
+        let (batch, _) = self.encode(&next, &[segment::keyless(EntryKind::Meta, 0, &meta)]);
+        let bytes = [&segment::preamble(self.store)[..], &batch].concat();
+        next.offset = bytes.len() as u64;
+        next.batch += 1;
+        let refused = |error| Error::new(Kind::Refused, not_written(&error).to_string());
+        next.file.write_all_at(&bytes, 0).and_then(|()| next.file.sync_all()).map_err(refused)?;
         // Only under its name it counts, and only after this.
-        next.file
-            .write_all_at(&bytes, 0)
-            .and_then(|()| next.file.sync_all())
-            .and_then(|()| fs::rename(self.directory.join(NEXT), self.path(next.segment)))
-            .map_err(|error| Error::new(Kind::Refused, not_written(&error).to_string()))?;
+        fs::rename(self.directory.join(NEXT), self.path(next.segment)).map_err(|error| {
+            // It may have it nevertheless, where a server on a network keeps the files: then the log ends here, until the next attempt.
+            writer.is_spoiled = true;
+            refused(error)
+        })?;
         if let Err(error) = File::open(&self.directory).and_then(|directory| directory.sync_all()) {
             writer.is_lost = true;
             return Err(Error::new(Kind::Unavailable, not_written(&error).to_string()));
@@ -508,8 +485,8 @@ impl Log {
         index.segments.insert(writer.segment, segment);
         index.grow(writer.segment, writer.offset);
         drop(index);
-        self.reserve(writer, META_BYTES + carried_bytes + least);
-        Ok(places)
+        self.reserve(writer, META_BYTES + least);
+        Ok(())
     }
 
     /// A file for the next segment, of at least `least` allocated bytes, and how many they are. Where nothing else is left and
@@ -611,8 +588,11 @@ fn entry_of(write: &Write) -> Entry<'_> {
 fn append_at(file: &File, bytes: &[u8], offset: u64) -> Result<(), Error> {
     file.write_all_at(bytes, offset).map_err(|error| {
         let mut found = vec![0; bytes.len()];
-        let is_whole = file.read_exact_at(&mut found, offset).is_ok() && found == bytes;
-        let kind = if is_whole { Kind::Unknown } else { Kind::Refused };
+        let is_absent = match file.read_exact_at(&mut found, offset) {
+            Ok(()) => found != bytes,
+            Err(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+        };
+        let kind = if is_absent { Kind::Refused } else { Kind::Unknown };
         Error::new(kind, not_written(&error).to_string())
     })?;
     file.sync_data().map_err(|error| not_written(&error))

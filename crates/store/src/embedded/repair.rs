@@ -50,8 +50,7 @@ pub struct Repaired {
 /// Reads the store in `directory` and changes nothing.
 pub(super) fn check(directory: &Path) -> Result<Checked, Error> {
     let _lock = files::lock_for_reading(directory).map_err(|error| unusable(directory, error))?;
-    let mut replayed = read(directory)?;
-    Ok(checked(directory, &mut replayed))
+    Ok(checked(directory, &read(directory)?))
 }
 
 /// Writes all rows of a damaged store that can be read anew, and then puts its old segments aside.
@@ -60,16 +59,17 @@ pub(super) fn repair(directory: &Path, segment_bytes_max: Option<u64>) -> Result
     read(directory)?;
     let lock = files::lock(directory).map_err(|error| unusable(directory, error))?;
     let repaired = repair_locked(directory, segment_bytes_max, lock);
-    if let Err(error) = files::give_to_owner(directory) {
-        log::warn!("cannot give the files in {} to its owner: {error}", directory.display());
-    }
-    repaired
+    let given = files::give_to_owner(directory).map_err(|error| {
+        let what = format!("cannot give the files in {} to its owner: {error}", directory.display());
+        Error::new(Kind::Config, format!("{what}; give them to the user of the server"))
+    });
+    repaired.and_then(|repaired| given.map(|()| repaired))
 }
 
 fn repair_locked(directory: &Path, segment_bytes_max: Option<u64>, lock: File) -> Result<Repaired, Error> {
     let unusable = |error| unusable(directory, error);
-    let mut replayed = read(directory)?;
-    let before = checked(directory, &mut replayed);
+    let replayed = read(directory)?;
+    let before = checked(directory, &replayed);
     let has_map = replayed.meta.is_some();
     if before.damage.is_empty() {
         return Ok(Repaired { before, set_aside: None, has_map });
@@ -111,7 +111,7 @@ fn behind(
     lock: File,
     replayed: Replayed,
 ) -> io::Result<Log> {
-    let Replayed { store, index, meta, end, batch, version_max, at_rest, .. } = replayed;
+    let Replayed { store, index, meta, end, batch, version_max, at_rest, damage, .. } = replayed;
     let segment = |number: Option<&u32>| number.copied().unwrap_or_default();
     let (first, last) = (segment(index.segments.keys().next()), segment(index.segments.keys().next_back()));
     let meta = meta.unwrap_or(Meta { first: first.into(), map: Part::WHOLE.map(), ..Meta::default() });
@@ -119,14 +119,13 @@ fn behind(
     let epoch = meta.epoch.max(Version(version_max).epoch()).saturating_add(end::gap());
     let meta = Meta { epoch, ..meta };
     // Not for writing: it stays as it is.
-    let file = Arc::new(File::open(files::path(directory, last))?);
+    let path = files::path(directory, last);
     // Until the log begins behind it, what is missing at its end stays damage.
-    let (behind, end) = match at_rest {
-        Some(rest) if rest.segment == last => (last, end.max(rest.bytes)),
-        Some(rest) => (rest.segment, end),
-        None => (last, end),
-    };
-    let writer = Writer::behind(file, behind, [end, end], batch, meta);
+    let damaged =
+        damage.iter().filter(|damage| damage.path == path).filter_map(|damage| damage.range.as_ref());
+    let end = damaged.fold(end, |end, range| end.max(range.end));
+    let behind = at_rest.map_or(last, |rest| rest.segment);
+    let writer = Writer::behind(Arc::new(File::open(path)?), behind, end, batch, meta);
     Ok(Log::new(directory, segment_bytes_max, store, index, writer, lock))
 }
 
@@ -161,8 +160,7 @@ fn read(directory: &Path) -> Result<Replayed, Error> {
     Ok(replayed)
 }
 
-fn checked(directory: &Path, replayed: &mut Replayed) -> Checked {
-    replayed.apply_carried();
+fn checked(directory: &Path, replayed: &Replayed) -> Checked {
     let Replayed { index, records, damage, torn, .. } = replayed;
     Checked {
         directory: directory.to_owned(),

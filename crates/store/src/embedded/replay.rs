@@ -17,15 +17,14 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Replayed {
     pub store: u64,
-    /// Without the last batch. What is readable of damaged batches is in it.
+    /// What is readable of damaged batches is in it.
     pub index: Index,
     /// `None`: there is none, or none that can be read.
     pub meta: Option<Meta>,
-    /// The last segment's bytes, and where in them the last batch begins, which may not be on disk.
-    pub bytes: Vec<u8>,
+    /// Where the last segment's last batch ends, and its bytes if they may not be on disk.
     pub end: u64,
-    pub carried: Vec<Range<usize>>,
-    /// The number of the batch before.
+    pub last_batch: Vec<u8>,
+    /// Its number.
     pub batch: u64,
     /// Entries of rows that can be read, and the greatest of their versions.
     pub records: u64,
@@ -177,7 +176,6 @@ impl Replayed {
             replayed.torn = walk.torn.take().map(|torn| (path(number), torn.start as u64..torn.end as u64));
             let file = Arc::new(File::open(path(number))?);
             replayed.index.segments.insert(number, Segment { file, bytes: 0 });
-            let in_doubt = if number == last && walk.batches.len() > 1 { walk.batches.pop() } else { None };
             let end = walk.batches.last().map_or(PREAMBLE_BYTES, |batch| batch.range.end);
             replayed.batch = walk.batches.last().map_or(replayed.batch, |batch| batch.number);
             replayed.end = end as u64;
@@ -186,27 +184,16 @@ impl Replayed {
             for range in walk.entries(&bytes, epoch) {
                 replayed.apply(number, &bytes, range);
             }
-            if number == last {
-                replayed.carried = in_doubt.map_or(Vec::new(), |batch| batch.entries);
-                replayed.bytes = bytes;
+            // The first one was flushed before the segment had its name.
+            if let [_, .., batch] = &walk.batches[..]
+                && number == last
+            {
+                replayed.last_batch = bytes[batch.range.clone()].to_vec();
             }
         }
         let behind = at_rest.map_or(last, |end| end.segment).saturating_add(1);
         replayed.damage.extend((last.saturating_add(1)..behind).take(MISSING_MAX).map(missing));
         Ok(replayed)
-    }
-
-    /// Puts the last batch into the index, too.
-    pub(super) fn apply_carried(&mut self) {
-        let Some(number) = self.index.segments.last_key_value().map(|(number, _)| *number) else { return };
-        let bytes = std::mem::take(&mut self.bytes);
-        for range in std::mem::take(&mut self.carried) {
-            let end = range.end as u64;
-            self.index.grow(number, end - self.end);
-            self.end = end;
-            self.apply(number, &bytes, range);
-        }
-        self.batch += 1;
     }
 
     fn apply(&mut self, segment: u32, bytes: &[u8], range: Range<usize>) {

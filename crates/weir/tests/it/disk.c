@@ -3,7 +3,8 @@
  * WEIR_DISK_DIR      the directory; calls on other files pass
  * WEIR_DISK_RECORD   where to append what was done, and the beginnings of answers sent to sockets
  * WEIR_DISK_FAIL     "N:ERRNO:COUNT:HOW": COUNT calls from the N-th on fail; with HOW 1, writes write half before that; with
- *                    HOW 2 only those count that give a file a name; with ERRNO 0 the process is killed before the N-th
+ *                    HOW 2 only those count that give a file a name; with HOW 3 only renames count, and they are done all the
+ *                    same; with ERRNO 0 the process is killed before the N-th
  * WEIR_DISK_UNREADABLE  "NAME:OFFSET": no read gets the 4 KiB from OFFSET on of files whose path ends with NAME
  *
  * A record is a header and two strings. Calls are serialized, so that the order recorded is the order done. */
@@ -99,9 +100,11 @@ static int is_directory(int file) {
     return fstat64(file, &stat) == 0 && S_ISDIR(stat.st_mode);
 }
 
-/* Whether this call is to fail. */
-static int fails(int gives_name) {
-    if (fail_how == 2 && !gives_name) {
+enum { CONTENT, NAME, RENAME };
+
+/* Whether this call, on what is in a file or on its name, is to fail. */
+static int fails(int kind) {
+    if ((fail_how == 2 && kind == CONTENT) || (fail_how == 3 && kind != RENAME)) {
         return 0;
     }
     calls++;
@@ -126,7 +129,7 @@ int open64(const char *path, int flags, ...) {
     pthread_mutex_lock(&turn);
     struct stat64 before;
     int is_new = stat64(path, &before) != 0;
-    int file = fails(is_new) ? -1 : real_open64(path, flags, mode);
+    int file = fails(is_new ? NAME : CONTENT) ? -1 : real_open64(path, flags, mode);
     if (file >= 0 && file < FILES) {
         tracked[file] = 1;
         const char *colon = unreadable ? strchr(unreadable, ':') : NULL;
@@ -164,7 +167,7 @@ ssize_t pwrite64(int file, const void *data, size_t bytes, off64_t offset) {
     }
     pthread_mutex_lock(&turn);
     ssize_t done = -1;
-    if (fails(0)) {
+    if (fails(CONTENT)) {
         if (fail_how == 1 && bytes > 1) {
             int cause = errno;
             real_pwrite64(file, data, bytes / 2, offset);
@@ -185,7 +188,7 @@ ssize_t write(int file, const void *data, size_t bytes) {
         return real_write(file, data, bytes);
     }
     pthread_mutex_lock(&turn);
-    ssize_t done = fails(0) ? -1 : real_write(file, data, bytes);
+    ssize_t done = fails(CONTENT) ? -1 : real_write(file, data, bytes);
     if (done > 0) {
         note('W', inode_of(file), lseek64(file, 0, SEEK_CUR) - done, NULL, data, done);
     }
@@ -221,7 +224,7 @@ static int flush(int file, int (*real)(int)) {
         return real(file);
     }
     pthread_mutex_lock(&turn);
-    int done = fails(0) ? -1 : real(file);
+    int done = fails(CONTENT) ? -1 : real(file);
     if (done == 0) {
         note(is_directory(file) ? 'D' : 'F', inode_of(file), 0, NULL, NULL, 0);
     }
@@ -242,7 +245,7 @@ int ftruncate64(int file, off64_t bytes) {
         return real_ftruncate64(file, bytes);
     }
     pthread_mutex_lock(&turn);
-    int done = fails(0) ? -1 : real_ftruncate64(file, bytes);
+    int done = fails(CONTENT) ? -1 : real_ftruncate64(file, bytes);
     if (done == 0) {
         note('T', inode_of(file), bytes, NULL, NULL, 0);
     }
@@ -255,9 +258,14 @@ int rename(const char *from, const char *to) {
         return real_rename(from, to);
     }
     pthread_mutex_lock(&turn);
-    int done = fails(1) ? -1 : real_rename(from, to);
+    int is_failing = fails(RENAME), cause = errno;
+    int done = is_failing && fail_how != 3 ? -1 : real_rename(from, to);
     if (done == 0) {
         note('R', 0, 0, from, to, strlen(to));
+    }
+    if (is_failing) {
+        errno = cause;
+        done = -1;
     }
     pthread_mutex_unlock(&turn);
     return done;

@@ -160,6 +160,54 @@ fn no_start_that_fails_loses_a_row() {
     assert!(refused > attempts / 8 && refused < attempts, "{refused} of {attempts}");
 }
 
+/// A server on a network may have done what it says has failed: then the next segment says where the one before ends.
+#[test]
+fn after_a_rename_that_failed_and_was_done_nothing_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = library(directory.path());
+    // The second is that of the second segment.
+    for clears in [false, true] {
+        let store = directory.path().join(format!("store-{clears}"));
+        let url = format!("file:{}?segment=16KiB", store.display());
+        let environment = [
+            ("LD_PRELOAD", library.clone()),
+            ("WEIR_DISK_DIR", store.display().to_string()),
+            ("WEIR_DISK_FAIL", format!("2:{}:1:3", Errno::IO.raw_os_error())),
+        ];
+        let server = Server::start_in(&url, &["--lab"], &environment).unwrap();
+        let mut client = server.client();
+        let mut stored = vec!["/kv/first".to_owned()];
+        assert_eq!(client.put(&stored[0], b"value").status, 201);
+        let failed = match clears {
+            true => client.ask("DELETE", "/kv", &[], b"").unwrap(),
+            false => (0..)
+                .map(|key| (key, client.put(&format!("/kv/{key}"), &[7; 3000])))
+                .find_map(|(key, answer)| {
+                    let is_stored = answer.status == 201;
+                    if is_stored {
+                        stored.push(format!("/kv/{key}"));
+                    }
+                    (!is_stored).then_some(answer)
+                })
+                .unwrap(),
+        };
+        assert_eq!(
+            (failed.status, failed.header("weir-outcome")),
+            match clears {
+                true => (504, Some("unknown")),
+                false => (503, Some("not-applied")),
+            }
+        );
+        // It fits into the segment before.
+        while client.put("/kv/small", b"value").status != 201 {}
+        server.kill();
+        let server = Server::start_in(&url, &[], &[]).unwrap();
+        let found = |path: &str| server.client().get(path).status;
+        assert_eq!(found("/kv/small"), 200);
+        assert!(clears || stored.iter().all(|path| found(path) == 200));
+    }
+}
+
 /// Half of it was written, and the other half were zeros, which are there already: it was refused, and there after a restart.
 #[test]
 fn what_was_refused_is_not_there_after_a_restart() {

@@ -169,16 +169,21 @@ struct Run {
     directory: u64,
 }
 
+/// The URL of a store, and the environment of servers whose calls on it are recorded.
+fn recorded(store: &Path, record: &Path, segment: &str) -> (String, [(&'static str, String); 3]) {
+    let environment = [
+        ("LD_PRELOAD", library(record.parent().unwrap())),
+        ("WEIR_DISK_DIR", store.display().to_string()),
+        ("WEIR_DISK_RECORD", record.display().to_string()),
+    ];
+    (format!("file:{}?segment={segment}", store.display()), environment)
+}
+
 fn run(operations: usize, sizes: &[usize], segment: &str) -> Run {
     use std::os::unix::fs::MetadataExt;
     let directory = tempfile::tempdir().unwrap();
     let (store, record) = (directory.path().join("store"), directory.path().join("record"));
-    let url = format!("file:{}?segment={segment}", store.display());
-    let environment = [
-        ("LD_PRELOAD", library(directory.path())),
-        ("WEIR_DISK_DIR", store.display().to_string()),
-        ("WEIR_DISK_RECORD", record.display().to_string()),
-    ];
+    let (url, environment) = recorded(&store, &record, segment);
     let mut done = Done::default();
     let start = || Server::start_in(&url, &["--lab"], &environment).unwrap();
     for phase in 0..3 {
@@ -454,6 +459,46 @@ fn no_acknowledged_write_is_lost_when_power_is() {
         states += found.states;
     }
     assert!(states >= if is_long() { 10_000 } else { 400 }, "{states} states");
+}
+
+/// The page cache says that it is there, and so do answers. Also of files that somebody has just copied.
+#[test]
+fn what_a_server_found_is_on_disk_once_it_is_open() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = tempfile::tempdir().unwrap();
+    let (store, record) = (directory.path().join("store"), directory.path().join("record"));
+    let (url, environment) = recorded(&store, &record, "16KiB");
+    let mut done = Done::default();
+    let server = Server::start_in(&url, &[], &environment).unwrap();
+    write(&server, 30, &[10, 1024], &mut done);
+    server.kill();
+    let mut before = calls(&record);
+    let number = before.len();
+    drop(Server::start_in(&url, &[], &environment).unwrap());
+    let opening = calls(&record).split_off(number);
+    // The last flush failed: the disk never gets what it was for.
+    let flush_of = |call: &Call| if let Call::Flush { inode } = call { Some(*inode) } else { None };
+    let failed = before.iter().rev().find_map(flush_of).unwrap();
+    before.truncate(before.iter().rposition(|call| flush_of(call) == Some(failed)).unwrap());
+    let from = before.iter().rposition(|call| flush_of(call) == Some(failed)).unwrap();
+    let is_lost = |call: &Call| matches!(call, Call::Write { inode, .. } if *inode == failed);
+    let kept = before.iter().enumerate().filter(|(at, call)| *at < from || !is_lost(call));
+    let kept: Vec<Call> = kept.map(|(_, call)| call.clone()).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for writes_again in [true, false] {
+        let opening = opening.iter().filter(|call| writes_again || !is_lost(call));
+        let all: Vec<Call> = kept.iter().chain(opening).cloned().collect();
+        // At the end.
+        each_state(&all, fs::metadata(&store).unwrap().ino(), 1, Space::Written, |_, state| {
+            let found = runtime.block_on(lost(state, &done.histories, |_| true));
+            assert_eq!(found.is_ok_and(|lost| lost.is_none()), writes_again);
+        });
+    }
+    let segments = fs::read_dir(&store).unwrap().map(Result::unwrap);
+    let segments = segments.filter(|file| file.file_name().to_string_lossy().ends_with(".log"));
+    let numbers: Vec<u64> = segments.map(|file| file.metadata().unwrap().ino()).collect();
+    let is_flushed = |number: &u64| opening.iter().any(|call| flush_of(call) == Some(*number));
+    assert!(numbers.len() > 2 && numbers.iter().all(is_flushed));
 }
 
 /// Only the last of them was.

@@ -346,8 +346,8 @@ fn a_repair_that_was_interrupted_is_begun_again() {
     change(&directory, segment, record.end - 1..record.end, |byte| byte ^ 1);
     for _ in 0..2 {
         let lock = files::lock(directory.path()).unwrap();
-        let mut replayed = read(directory.path()).unwrap();
-        assert_eq!(checked(directory.path(), &mut replayed).rows, KEYS - 1);
+        let replayed = read(directory.path()).unwrap();
+        assert_eq!(checked(directory.path(), &replayed).rows, KEYS - 1);
         behind(directory.path(), Some(1 << 16), lock, replayed).unwrap().rewrite_all().unwrap();
         let refused = opened(directory.path()).err().unwrap().to_string();
         assert!(refused.contains("is damaged"), "{refused}");
