@@ -123,7 +123,7 @@ impl<'a> Attributes<'a> {
             content_type: std::str::from_utf8(content_type).unwrap_or_default(),
             content_encoding: std::str::from_utf8(extra.get(EXPIRES_BYTES..).unwrap_or_default())
                 .unwrap_or_default(),
-            expires: (expires != 0).then_some(Timestamp(expires)),
+            expires: (1..=EXPIRES_MAX).contains(&expires).then_some(Timestamp(expires)),
         }
     }
 }
@@ -150,6 +150,8 @@ struct Lengths {
 
 /// Bytes of the time in [`Lengths::extra`].
 const EXPIRES_BYTES: usize = 8;
+/// The end of the year 9999, in milliseconds: no date of HTTP is later.
+const EXPIRES_MAX: u64 = 253_402_300_799_999;
 
 impl Row {
     /// Packs a row that has no attribute but its content type.
@@ -354,6 +356,9 @@ mod tests {
             (Attributes { expires: None, ..attributes }, &b"value"[..])
         );
         assert_eq!(row.attributes(), Attributes { content_type: "text/plain", ..Attributes::default() });
+        // What another program wrote into a table of weir's: no date can say it.
+        let late = |end| full.with_expiry(&key, Some(Timestamp(end))).attributes().expires;
+        assert_eq!((late(EXPIRES_MAX), late(EXPIRES_MAX + 1)), (Some(Timestamp(EXPIRES_MAX)), None));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use flight::{Counted, Flight, Flights};
 use kv::counters::Counter;
 use kv::{Clock, Key, Precondition, Row, Timestamp, Version};
 use parking_lot::Mutex;
+use std::cmp::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::{
@@ -417,8 +418,14 @@ impl Tier {
     /// A read that overlapped a write may have seen its commit before the cache was updated. Requests that wait for the read
     /// get the new row now, so no request may get the old one after that.
     fn forget_if_older(&self, place: Place, key: &Key, found: Option<&Row>) {
-        let Some(cached) = self.cache.version(place, key.as_bytes()) else { return };
-        if found.is_none_or(|found| found.version() > cached) {
+        let is_older = |cached: &Row| {
+            found.is_none_or(|found| match found.version().cmp(&cached.version()) {
+                // Only the end of its life has changed.
+                Ordering::Equal => found.attributes() != cached.attributes(),
+                other => other.is_gt(),
+            })
+        };
+        if self.cache.peek(place, key.as_bytes(), is_older) == Some(true) {
             self.cache.remove(place, key.as_bytes());
         }
     }

@@ -410,6 +410,20 @@ async fn a_read_that_saw_a_newer_row_takes_the_cached_one_with_it() {
     assert_eq!(world.cached(), Some("v2".into()));
 }
 
+/// A touch changes the end of a row, and not its version.
+#[tokio::test]
+async fn a_read_that_saw_another_end_takes_the_cached_row_with_it() {
+    let world = World::new();
+    world.put_now("v1").await;
+    let tier = &world.tiered.tier;
+    let place = tier.cache.place(KEY.as_bytes());
+    let row = tier.cache.peek(place, KEY.as_bytes(), Row::clone).unwrap();
+    tier.forget_if_older(place, &key(), Some(&row));
+    assert_eq!(world.cached(), Some("v1".into()));
+    tier.forget_if_older(place, &key(), Some(&row.with_expiry(&key(), Some(Timestamp(1 << 42)))));
+    assert_eq!(world.cached(), None);
+}
+
 /// Race 10. The store went away and may come back with less: the cache must not be ahead of it.
 #[tokio::test]
 async fn a_lost_store_takes_the_whole_cache_with_it() {

@@ -247,6 +247,11 @@ impl State {
         Position::behind(self.last)
     }
 
+    /// Whether there is a block with this id, or was just before the first.
+    fn knows(&self, id: u64) -> bool {
+        id == self.since.block || self.recent.binary_search_by_key(&id, |block| block.id).is_ok()
+    }
+
     fn store(&mut self, block: &EventBlock) {
         let mut ids = Vec::new();
         for record in events::records(&block.body) {
@@ -255,7 +260,9 @@ impl State {
             ids.push(id);
         }
         self.stored_bytes += bytes_of(block);
-        self.stored.push_back((block.id, block.at, bytes_of(block), ids));
+        // In the order of the ids, in which the store forgets them: batches end in any.
+        let at = self.stored.partition_point(|(id, ..)| *id < block.id);
+        self.stored.insert(at, (block.id, block.at, bytes_of(block), ids));
     }
 
     fn publish(&mut self, block: EventBlock, log: &Option<EventLog>) {
@@ -432,8 +439,8 @@ impl Watch {
         let events = Arc::clone(&self.events);
         let blocks: Vec<EventBlock> = {
             let mut state = events.state.lock();
-            if self.position < state.since || self.position > state.behind() {
-                // Of another history, if it is later than anything that happened.
+            if self.position < state.since || !state.knows(self.position.block) {
+                // Of another history, if no block is called so, as before a backup was restored.
                 self.position = state.behind();
                 self.tell(&mut state);
                 return Some(Next::Reset(self.position));

@@ -4,6 +4,7 @@
 //! above is dropped, and a new lease makes sure that nothing sent before can still take effect. As long as it lasts the lease
 //! is confirmed again and again, because hits in the cache depend on it.
 
+use super::hand_over::refused;
 use super::hit_lease::HITS_END;
 use super::{Leaving, Observer, Shared, Status, start_thread};
 use crate::{Error, EventBlock, Kind, Lease, Part, Role};
@@ -230,6 +231,8 @@ impl Owner {
                 () = tokio::time::sleep(pause) => {}
             }
             if *self.shared.leaving.borrow() != Leaving::No {
+                // Nobody looks any more after what waits for the store.
+                self.announce(Status::Down(refused().to_string()));
                 return None;
             }
             let since = Instant::now();

@@ -59,21 +59,25 @@ pub(super) struct Base {
     timed_out: AtomicBool,
     /// What was set last of [`LOCK_WAIT`] and [`LOCK_WAIT_AGAIN`]. Neither in a session that only reads.
     lock_wait: &'static str,
+    /// Whether its reads are for writes.
+    writes: bool,
 }
 
 impl Base {
     pub(super) fn new(shown: Arc<str>, client: Client, ended: JoinHandle<String>, rows: &str) -> Base {
-        Base { shown, client, ended, rows: rows.to_owned(), timed_out: AtomicBool::new(false), lock_wait: "" }
+        let (rows, timed_out) = (rows.to_owned(), AtomicBool::new(false));
+        Base { shown, client, ended, rows, timed_out, lock_wait: "", writes: false }
     }
 
     /// Begins a write. `is_part`: of the one before.
     pub(super) fn begin_write(&mut self, is_part: bool) {
         *self.timed_out.get_mut() &= is_part;
+        self.writes = true;
     }
 
     /// Sets how long a read for a write waits for locks: that of the table.
     pub(super) async fn limit_lock_wait_of_read(&mut self) {
-        if !self.lock_wait.is_empty() {
+        if self.writes {
             self.limit_lock_wait().await;
         }
     }

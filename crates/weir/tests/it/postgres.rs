@@ -114,6 +114,18 @@ fn a_batch_of_locked_rows_is_refused_in_time() {
     }
 }
 
+/// It waited for as long as the table was locked, and was called unknown.
+#[test]
+fn also_the_first_write_of_a_session_waits_for_no_lock_for_long() {
+    let postgres = postgres();
+    let server = Server::start(&postgres.url(), &[]);
+    until("every session is there", || server.client().get("/readyz").status == 200);
+    let other = OtherProgram::begin(&postgres, "LOCK TABLE weir_kv IN ACCESS EXCLUSIVE MODE");
+    let answer = server.client().ask("PUT", "/kv/a", &[("If-None-Match", "*")], b"value").unwrap();
+    assert!(is_given_up(&answer), "{answer:?}");
+    drop(other);
+}
+
 /// A limit of statements that is shorter than the wait for such a session ended the attempt, again and again.
 #[test]
 fn a_session_of_an_earlier_server_is_ended_whatever_limit_statements_have() {

@@ -267,3 +267,32 @@ fn a_batch_that_has_begun_is_served_while_the_store_is_handed_over() {
     assert_eq!(refused.unwrap_err().kind(), Kind::Taken);
     assert!(stage.is_quiet());
 }
+
+/// Another server has it, and says that it ends soon.
+struct Ending(Scripted);
+
+#[async_trait]
+impl Store for Ending {
+    async fn acquire(&self, _part: Part) -> Answer<Lease> {
+        Err(Error::new(Kind::Ending, "it ends soon"))
+    }
+
+    async fn connect(&self, epoch: u64) -> Answer<Box<dyn Session>> {
+        self.0.connect(epoch).await
+    }
+
+    fn workers(&self) -> Workers {
+        self.0.workers()
+    }
+}
+
+/// They were held until their time was over, and then called unknown.
+#[test]
+fn what_waits_for_the_store_is_refused_when_the_server_ends_before_it_has_it() {
+    let config = Config { is_standby: true, ..Config::default() };
+    let batcher = Batcher::start(Box::new(Ending(Scripted::new().0)), config, Arc::new(())).unwrap();
+    let answers = write(&batcher, "a=1");
+    batcher.hand_over(PATIENCE);
+    let (_, refused) = answers.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(refused.unwrap_err().kind(), Kind::Unavailable);
+}

@@ -223,6 +223,9 @@ fn a_position_is_good_as_long_as_no_event_behind_it_is_missing() {
     let future = Position::behind(behind_a.block + (1 << 50));
     assert_eq!(events(&mut watching(&second, everything(), Some(future)), 1), ["reset"]);
     let behind_c = position(&second);
+    // A backup from before it was restored: what was between the two has not happened.
+    let other = Position::behind(behind_c.block - 1);
+    assert_eq!(events(&mut watching(&second, everything(), Some(other)), 1), ["reset"]);
     drop(second);
     // A server that keeps no events writes, and is not seen.
     let third = server(None);
@@ -283,6 +286,17 @@ fn events_are_bounded_by_bytes_and_age() {
     assert!(shared.events.trim(now.after(Duration::from_secs(3601))).is_some());
     // The last one stays.
     assert_eq!(events(&mut watching(&batcher, everything(), Some(recent)), 1), ["put b"]);
+}
+
+/// The later one ended first: the store forgot both, and everyone who watched began anew.
+#[test]
+fn the_last_block_is_the_one_that_stays() {
+    let events = Events::new(Some(LOG));
+    let block = |id| crate::EventBlock { id, at: Timestamp(id), body: crate::events::body(true).into() };
+    let [first, second] = [5, 6].map(|id| events.begin(|| Version(id)));
+    second.end_with(block(6), true);
+    first.end_with(block(5), true);
+    assert_eq!(events.trim(Timestamp(u64::MAX)), Some(5));
 }
 
 #[test]
