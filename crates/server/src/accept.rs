@@ -8,6 +8,7 @@ use super::reply::{self, Request};
 use super::timeouts::TimeoutChecker;
 use super::wire::{self, Wire};
 use super::{Interface, Listener, Tls, Worker, open_files, tls};
+use futures_util::FutureExt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -60,6 +61,10 @@ async fn accept(worker: Rc<Worker>, Listener { socket, tls, interface }: Listene
                 }
             },
         }
+    }
+    // Otherwise those that wait here are reset, with the requests that their clients have sent.
+    while let Some(Ok(stream)) = listener.accept().now_or_never() {
+        welcome(&worker, stream, tls.as_ref(), &interface);
     }
 }
 

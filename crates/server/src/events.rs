@@ -38,6 +38,8 @@ struct Watches {
     watches: Vec<Watch>,
     /// Where the client is.
     positions: Vec<Position>,
+    /// Which is asked first.
+    first: usize,
     news: Arc<Notify>,
 }
 
@@ -60,14 +62,20 @@ impl Watches {
         };
         let watches: Vec<Watch> = tiers.shards.iter().zip(since).map(watch).collect();
         let positions = watches.iter().map(Watch::position).collect();
-        Ok(Watches { watches, positions, news })
+        Ok(Watches { watches, positions, first: 0, news })
     }
 
     /// Writes down what happened; whether there may be more at once.
     fn collect(&mut self, text: &mut Vec<u8>) -> bool {
         let mut has_more = false;
-        for index in 0..self.watches.len() {
+        let stores = self.watches.len();
+        if stores > 1 {
+            // The client must not fall behind in a store in which nothing happens that it watches.
+            self.advance();
+        }
+        for index in (self.first..self.first + stores).map(|index| index % stores) {
             if text.len() > SEND_BYTES_MAX {
+                self.first = index;
                 return true;
             }
             match self.watches[index].try_next() {
@@ -91,12 +99,19 @@ impl Watches {
 
     /// Where the client is when nothing happened that it watches.
     fn heartbeat(&mut self, text: &mut Vec<u8>) {
-        let positions: Vec<Position> = self.watches.iter().map(Watch::position).collect();
-        if positions == self.positions {
+        let before = self.positions.clone();
+        self.advance();
+        if before == self.positions {
             text.extend_from_slice(b":\n\n");
         } else {
-            self.positions = positions;
             push_id(text, &self.positions);
+        }
+    }
+
+    /// What has happened and is not watched is behind the client.
+    fn advance(&mut self) {
+        for (position, watch) in self.positions.iter_mut().zip(&self.watches) {
+            *position = watch.position().max(*position);
         }
     }
 }

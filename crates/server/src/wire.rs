@@ -229,8 +229,8 @@ impl<S: Stream> Wire<S> {
     pub(super) async fn fill_head(&mut self) -> Result<(), End> {
         self.flush().await?;
         let head_timeout = self.worker.shared.options.head_timeout;
-        // An empty line behind a request begins no other.
-        if self.input[..] == *b"\r\n" {
+        // Empty lines behind a request begin no other.
+        if self.input.chunks(2).all(|line| line == b"\r\n") {
             self.input.clear();
         }
         if self.input.is_empty() {

@@ -117,6 +117,33 @@ fn delete(client: &mut Client, path: &str) {
     assert_eq!(ask(client, "DELETE", path, &[], b"").status, 204);
 }
 
+/// Of the others the client was told where they were when it came, so it fell behind in them.
+#[test]
+fn an_id_says_how_far_all_stores_have_come_and_all_are_told_of_in_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let [first, second] = ["a", "b"].map(|name| format!("file:{}/{name}", directory.path().display()));
+    let server = Server::start(&first, &["--store", &second, "--event-log", "1h"]);
+    let mut client = server.client();
+    let mut watcher = Watcher::start(&server, "?prefix=watched");
+    let start = watcher.last_id.clone();
+    let parts = |id: &str| id.split('.').map(str::to_owned).collect::<Vec<_>>();
+    for key in 0..20 {
+        client.put(&format!("/kv/other-{key}"), b"value");
+    }
+    client.put("/kv/watched", b"value");
+    let id = watcher.next().unwrap().id;
+    assert!(parts(&start).iter().zip(parts(&id)).all(|(before, after)| *before != after), "{start} {id}");
+    let lines = |key| format!("{{\"op\":\"put\",\"key\":\"watched behind {key}\",\"value\":\"\"}}\n");
+    for from in (0..4000).step_by(500) {
+        let batch: String = (from..from + 500).map(lines).collect();
+        assert_eq!(ask(&mut client, "POST", "/batch", &[], batch.as_bytes()).status, 200);
+    }
+    // What a client gets that was away.
+    let mut watcher = Watcher::after(&server, "?prefix=watched", &start);
+    let ids: Vec<Vec<String>> = (0..1500).map(|_| parts(&watcher.next().unwrap().id)).collect();
+    assert!((0..2).all(|store| ids.iter().any(|id| id[store] != ids[0][store])));
+}
+
 #[test]
 fn a_watcher_is_told_of_its_keys_in_their_order_on_every_store() {
     let (postgres, mariadb) = (postgres(), mariadb());

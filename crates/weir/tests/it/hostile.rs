@@ -371,6 +371,29 @@ fn a_signal_that_comes_twice_at_once_is_one() {
     }
 }
 
+/// They were reset, although their clients had sent a request.
+#[test]
+fn connections_that_wait_to_be_accepted_when_a_drain_begins_are_answered() {
+    let mut command = weir();
+    command.args(["serve", "--store", "memory:", "--listen", "127.0.0.1:0", "--workers", "1"]);
+    // As long as the worker is busy with the first one, the others wait.
+    let (mut child, port) =
+        started(command.args(["--lab", "--inject", "worker=300ms"]).stderr(Stdio::null()));
+    let begun = |path: &str| {
+        let mut client = Client::connect((Ipv4Addr::LOCALHOST, port).into()).unwrap();
+        client.send(&request(&format!("GET {path}"), "")).unwrap();
+        client
+    };
+    let mut clients = vec![begun("/kv/a")];
+    clients.extend((0..20).map(|_| begun("/healthz")));
+    kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), Signal::TERM).unwrap();
+    for client in &mut clients {
+        client.answer(false).unwrap();
+    }
+    drop(clients);
+    assert!(child.wait().unwrap().success());
+}
+
 #[test]
 fn what_a_drain_cuts_off_is_logged() {
     let mut command = weir();

@@ -740,7 +740,7 @@ fn an_idle_connection_is_closed_without_an_answer() {
         }
     };
     // An empty line is not the begin of a request, which would be answered 408.
-    for client in [&mut fresh, &mut used(""), &mut used("\r\n")] {
+    for client in [&mut fresh, &mut used(""), &mut used("\r\n"), &mut used("\r\n\r\n")] {
         assert_eq!(client.answer(false).unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
     }
 }
