@@ -170,11 +170,13 @@ impl Import {
             {
                 self.send()?;
                 self.page = Some(page);
-            } else if content.len() > LINE_BYTES_BATCH {
-                self.send()?;
-                self.send_alone(number, content)?;
             } else if !content.is_empty() {
-                self.add(number, content)?;
+                // Behind the last page: another export, of which nothing is known yet.
+                self.page.take_if(|page| page.next.is_none());
+                match content.len() > LINE_BYTES_BATCH {
+                    true => self.send().and_then(|()| self.send_alone(number, content))?,
+                    false => self.add(number, content)?,
+                }
             }
             if self.lines.is_empty() {
                 self.done_lines = number;

@@ -217,6 +217,11 @@ fn what_was_killed_is_continued_and_memory_stays_flat() {
     let (code, text) = said(&run(&["import", &url(&to), part.to_str().unwrap()]));
     assert!(code == Some(1) && text.contains("ends before its last page"), "{text}");
     assert_eq!(rows(&mut to.client()).len(), 2000);
+    // Also behind another export, which is whole.
+    let first = lines.lines().next().unwrap();
+    fs::write(&part, format!("{{\"next\":null}}\n{first}\n")).unwrap();
+    let (code, text) = said(&run(&["import", &url(&to), part.to_str().unwrap()]));
+    assert!(code == Some(0) && text.contains("no end of an export was seen"), "{text}");
     assert_eq!(said(&run(&[&args[..], flags].concat())).0, Some(0));
     assert!(keys_of(&file) == expected, "not each key once, in order");
     // The same once more is no error and changes nothing.
