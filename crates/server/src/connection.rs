@@ -132,7 +132,7 @@ impl<S: Stream> Connection<S> {
         // Before its token is looked at, which counts each time.
         if is_lab && routed.as_ref().is_ok_and(Action::is_work) {
             match &self.faults {
-                None if self.wire.worker.injects_faults() => return Task::InjectFaults,
+                None if !self.wire.worker.computes() => return Task::InjectFaults,
                 None => {}
                 Some(guard) => {
                     if let Some(failure) = &guard.failure {

@@ -8,8 +8,11 @@ use kv::faults::{Fault, FaultInjector, block, compute};
 use kv::queue_meter::{QueueMeter, QueueTotals};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 use tokio::sync::Mutex;
 
+/// What takes longer is said before.
+const LONG: Duration = Duration::from_micros(10);
 /// Of the requests above the limit of the fault `fail`, one in this many fails.
 const FAILS_EVERY: u64 = 10;
 
@@ -70,9 +73,19 @@ impl Drop for FaultGuard {
 }
 
 impl Worker {
-    /// Whether requests get faults before they are handled.
-    pub(super) fn injects_faults(&self) -> bool {
-        self.shared.faults.as_ref().is_some_and(|faults| faults.injector.are_on_requests())
+    /// Computes for a request as long as its faults say, if they say no more than that. `false`: it gets them by
+    /// [`Worker::inject_faults`], which takes a way through the server that costs as much as a cache hit.
+    pub(super) fn computes(&self) -> bool {
+        let Some(injector) = self.shared.faults.as_ref().map(|faults| &faults.injector) else { return true };
+        if injector.may_hold_requests() {
+            return false;
+        }
+        let time = injector.time(Fault::Cpu);
+        if time >= LONG {
+            self.metrics.busy.takes_long();
+        }
+        compute(time);
+        true
     }
 
     /// Injects the faults of one request.

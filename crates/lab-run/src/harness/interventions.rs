@@ -7,7 +7,7 @@
 //! First come those that show whether the generator is the limit: the generator or the server computes longer, at the level that got
 //! most through.
 
-use super::runner::{Length, Planned};
+use super::runner::{Length, Planned, WAITED_FOR};
 use super::sizes::Base;
 use super::{Block, Runner, shuffle};
 use kv::Error;
@@ -122,6 +122,7 @@ impl Block<'_> {
         let (target, options) = (self.name(), &self.target_run.options);
         let in_round = 1 + names.len();
         let total = numbers.len() * in_round;
+        let may_wait = names.iter().any(|name| WAITED_FOR.contains(name));
         let is_measured = |trial: &Trial| trial.numbers().is_some_and(|load| load.goodput_rps > 0.0);
         let is_same = |of: &&Trial| of.workload == workload.name && of.level == level && is_measured(of);
         let mut known = self.results.trials.iter().rev().find(is_same).cloned();
@@ -142,7 +143,7 @@ impl Block<'_> {
                 let Some(change) = change.map_or(Some(None), |change| change.map(Some)) else { continue };
                 let number = made as usize * in_round + place + 1;
                 let unchanged = Planned::unchanged(workload, level, round, length);
-                let planned = Planned { in_round: true, change: change.as_ref(), ..unchanged };
+                let planned = Planned { in_round: true, may_wait, change: change.as_ref(), ..unchanged };
                 self.progress.begins(number, total, target, &planned);
                 let mut trial = runner.trial(&planned);
                 // An interrupted trial is no failure of the target.

@@ -20,6 +20,9 @@ pub struct Length {
     pub adaptive: Option<Adaptive>,
 }
 
+/// Faults for which requests may have to wait.
+pub(super) const WAITED_FOR: [&str; 2] = ["worker", "delay"];
+
 /// A trial to be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned<'a> {
@@ -31,8 +34,10 @@ pub struct Planned<'a> {
     pub repetition: u32,
     /// How long it is.
     pub length: Length,
-    /// Whether it is one of a round of interventions, which all go the same way through the server.
+    /// Whether it is one of a round of interventions.
     pub in_round: bool,
+    /// Whether requests of that round may have to wait for faults: then all of them go the same way through the server.
+    pub may_wait: bool,
     /// What is made slower for it.
     pub change: Option<&'a Change>,
 }
@@ -40,7 +45,7 @@ pub struct Planned<'a> {
 impl<'a> Planned<'a> {
     /// One in which nothing is changed.
     pub(super) fn unchanged(workload: &'a Workload, level: u32, repetition: u32, length: Length) -> Self {
-        Planned { workload, level, repetition, length, in_round: false, change: None }
+        Planned { workload, level, repetition, length, in_round: false, may_wait: false, change: None }
     }
 
     /// What is known of it before it begins.
@@ -89,7 +94,7 @@ impl Runner for SimulatedRunner<'_> {
     }
 
     fn trial(&mut self, planned: &Planned) -> Trial {
-        let Planned { workload, level, repetition, length, in_round, change } = *planned;
+        let Planned { workload, level, repetition, length, in_round, change, .. } = *planned;
         let own_seed = self.experiment.seed;
         let seed = if in_round { simulated::seed_of(own_seed, change) } else { own_seed };
         let changed = change.map(|change| simulated::changed(self.model, change));

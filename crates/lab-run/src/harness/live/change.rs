@@ -1,6 +1,7 @@
 //! What is changed of a running target for a trial, and unmade after it: injected faults, caps, quotas, the link, the commit.
 
 use super::{LiveRunner, device_number};
+use crate::harness::runner::WAITED_FOR;
 use crate::http::ask;
 use crate::sampler::Cap;
 use kv::Error;
@@ -9,8 +10,8 @@ use lab_data::experiment::{DATABASE, SERVER, Target, Workload};
 use lab_data::results::{Change, SLOWER_GENERATOR, SLOWER_SERVER};
 use std::time::Duration;
 
-/// A fault that takes next to no time.
-const MINIMAL_FAULT: &str = "cpu=0.001us";
+/// A fault that takes next to no time, and for which a request may have to wait.
+const MINIMAL_FAULT: &str = "worker=0.001us";
 /// The fault of the server that makes `change`, if it is one.
 fn fault_of(change: &Change) -> Option<&str> {
     match change.name.as_str() {
@@ -48,7 +49,7 @@ impl LiveRunner<'_> {
         if self.in_round && runs {
             self.tell("DELETE", INJECT)?;
         }
-        self.in_round = false;
+        (self.in_round, self.may_wait) = (false, false);
         match self.cap {
             Some(_) => self.cap_writes(None),
             None => Ok(()),
@@ -83,12 +84,12 @@ impl LiveRunner<'_> {
 
     /// Adds the fault of the change to the server, and `fail` as the target says if `fails`.
     ///
-    /// Requests with faults take another path through the server than a cache hit, and its cost may be as large as what is added.
-    /// So in a round all requests take it, also those without a fault.
+    /// Requests that may have to wait for their faults take another path through the server than a cache hit, and its cost may be as
+    /// large as what is added. So where one change of a round asks for that, all requests of the round take it.
     pub(super) fn inject(&self, fails: bool) -> Result<(), Error> {
         let changed = self.changed.as_ref().and_then(|change| Some((fault_of(change)?, change.added_us)));
-        let computes = changed.is_some_and(|(fault, _)| fault == "cpu");
-        let same_way = (self.in_round && !computes).then(|| MINIMAL_FAULT.to_owned());
+        let waits = changed.is_some_and(|(fault, _)| WAITED_FOR.contains(&fault));
+        let same_way = (self.may_wait && !waits).then(|| MINIMAL_FAULT.to_owned());
         let changed = changed.map(|(fault, added_us)| format!("{fault}={added_us:.3}us"));
         let failing = self.started.failing.clone().filter(|_| fails);
         let words: Vec<String> = changed.into_iter().chain(same_way).chain(failing).collect();

@@ -37,8 +37,10 @@ pub(super) struct LiveRunner<'a> {
     cap: Option<Cap>,
     /// What was changed for a trial and is not known to be as it was: limits and databases outlive the server.
     changed: Option<Change>,
-    /// Whether the trial is one of a round, which all go the same way through the server: it has faults, until they are removed.
+    /// Whether the trial is one of a round: its server has faults, until they are removed.
     in_round: bool,
+    /// Whether requests of the round may have to wait for faults.
+    may_wait: bool,
     /// How often something died and all was started anew.
     revivals: u32,
     /// Trials begun so far.
@@ -82,6 +84,7 @@ impl<'a> LiveRunner<'a> {
             cap: None,
             changed: None,
             in_round: false,
+            may_wait: false,
             revivals: 0,
             ran,
         })
@@ -291,7 +294,7 @@ impl Runner for LiveRunner<'_> {
         if let Err(why) = ready {
             return planned.failed(why);
         }
-        self.in_round = planned.in_round;
+        (self.in_round, self.may_wait) = (planned.in_round, planned.may_wait);
         // Before it is made: what was made in part has to be unmade, too.
         self.changed = change.cloned();
         let trial = match self.apply(workload, change) {
