@@ -197,7 +197,7 @@ impl Reactor {
     fn go_on(&mut self, index: usize, due: (Instant, usize), driver: &mut impl Driver) -> io::Result<Step> {
         let (intended, source) = due;
         let client = &mut self.clients[index];
-        client.since = self.now;
+        client.since = if self.schedule.is_open() { self.now } else { intended };
         compute(self.shared.options.added_cpu);
         if driver.next(source, &mut client.request) {
             client.state = State::InFlight;
@@ -350,11 +350,13 @@ impl Reactor {
             && at <= self.now
         {
             self.waiting.pop();
-            self.account(index, driver);
             if self.schedule.is_open() {
+                self.account(index, self.now, driver);
                 self.release(index);
             } else {
-                let step = self.begin(index, (self.now, index), driver)?;
+                // From then on it is the generator that it waits for.
+                self.account(index, at, driver);
+                let step = self.begin(index, (at, index), driver)?;
                 self.follow(index, step, driver)?;
             }
         }
@@ -397,15 +399,15 @@ impl Reactor {
     fn end(&mut self, driver: &mut impl Driver) {
         driver.count(|recorder| recorder.in_flight(self.now, self.in_flight));
         while let Some(Reverse((_, index))) = self.waiting.pop() {
-            self.account(index, driver);
+            self.account(index, self.now, driver);
             self.clients[index].state = State::Idle;
         }
     }
 
-    /// Reports what client `index` did instead of a request until now.
-    fn account(&self, index: usize, driver: &mut impl Driver) {
+    /// Reports what client `index` did instead of a request until then.
+    fn account(&self, index: usize, until: Instant, driver: &mut impl Driver) {
         let Client { state, since, .. } = self.clients[index];
-        driver.count(|recorder| recorder.waited(state, since, self.now));
+        driver.count(|recorder| recorder.waited(state, since, until));
     }
 
     /// What the last run left undone.
