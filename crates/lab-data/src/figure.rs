@@ -69,7 +69,8 @@ pub(crate) fn with_unit(text: &str, unit: &str) -> Option<Figure> {
         "ns" => figure.shifted(-6),
         "us" | "µs" | "μs" => figure.shifted(-3),
         "s" | "sec" | "secs" | "k" | "K" => figure.shifted(3),
-        "m" | "min" => Figure { value: figure.value * 6e4, decimals: figure.decimals - 4 },
+        // Half a unit of the last digit is no power of ten then: rather too much.
+        "m" | "min" => Figure { value: figure.value * 6e4, decimals: figure.decimals - 5 },
         "M" => figure.shifted(6),
         "ms" | "" => figure,
         _ => return None,
@@ -102,6 +103,8 @@ mod tests {
         for wrong in ["", "-1", "1,5", "ten", "NaN", "inf", "1e99", "1e400", "+5", "."] {
             assert_eq!(Figure::parse(wrong), None, "{wrong}");
         }
+        let minutes = with_unit("1.5m", "").unwrap();
+        assert!(minutes.low() <= 87_000.0 && minutes.high() >= 93_000.0, "{minutes:?}");
         // It took a time that doubled with each letter.
         assert_eq!(with_unit(&("hm".repeat(50) + "s"), ""), None);
     }

@@ -1,9 +1,9 @@
 //! What faults did to a target: operations judged, violations, and how long nothing was answered. For the terminal and for a file.
 
 use super::format::count;
-use kv::proto::LinearizabilityReport;
+use kv::proto::{LinearizabilityReport, LoadReport};
 use kv::units::{micros, short_count};
-use lab_data::results::{Results, Run};
+use lab_data::results::{Results, Run, Trial};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -12,7 +12,10 @@ pub fn faults(results: &Results) -> Option<String> {
     let mut text = String::new();
     for plan in &results.workloads {
         let mut levels: BTreeMap<u32, Vec<Run>> = BTreeMap::new();
-        for trial in results.trials_of(&plan.name).filter(|trial| !trial.faults.is_empty()) {
+        let is_judged = |load: &LoadReport| load.linearizability.is_some();
+        let had_faults =
+            |trial: &&Trial| !trial.faults.is_empty() || trial.load.as_ref().is_some_and(is_judged);
+        for trial in results.trials_of(&plan.name).filter(had_faults) {
             let runs = trial.load.as_ref().map(|load| (trial, load));
             levels.entry(trial.level).or_default().extend(runs);
         }

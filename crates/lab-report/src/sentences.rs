@@ -359,7 +359,9 @@ pub(super) fn knee_brackets(of: &Knee, found: &WorkloadFindings) -> Option<&'sta
     let repetitions = alone.chain(found.capacity.rps().map(|rps| rps.runs as usize)).min().unwrap_or(0);
     match between_clients(of.ends).is_empty() {
         true => None,
-        false if repetitions < RUNS_LEAST => Some("In brackets: lowest and highest repetition."),
+        false if repetitions < RUNS_LEAST => {
+            Some("In brackets: what follows from the lowest and highest repetition.")
+        }
         false => Some("In brackets: 95 % interval over repetitions."),
     }
 }

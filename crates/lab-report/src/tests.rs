@@ -597,7 +597,7 @@ fn a_knee_says_what_its_brackets_are_or_why_there_is_none() {
     };
     let knee = |repetitions| of("cpu 1 1ms, delay 0 4ms", &[1, 4, 16, 64], repetitions);
     assert!(knee(3).contains("- In brackets: 95 % interval over repetitions."));
-    assert!(knee(2).contains("- In brackets: lowest and highest repetition."));
+    assert!(knee(2).contains("- In brackets: what follows from the lowest and highest repetition."));
     assert!(!knee(1).contains("In brackets: ") && knee(1).contains("| broken stick: "));
     let few = of("cpu 1 1ms", &[1, 64], 1);
     assert!(few.contains("| unknown; fewer than three valid levels |"), "{few}");

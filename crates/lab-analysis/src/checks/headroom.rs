@@ -5,6 +5,7 @@ use crate::capacity::Capacity;
 use crate::interventions::{Effect, Shown};
 use crate::rows::{Row, best, usable};
 use lab_data::results::ResourceKind;
+use stats::Interval;
 
 /// A target that is busier than this is near its limit …
 const TARGET_BUSY: f64 = 0.9;
@@ -38,8 +39,9 @@ pub(super) fn check(case: &OfWorkload) -> Checked {
 fn by_experiment(of: &Effect, busy: &str) -> Checked {
     let [mean, low, high, half] =
         [of.loss.mean, of.loss.low, of.loss.high, of.expected_loss / 2.0].map(|share| share * 100.0);
+    let spread = if of.loss.interval == Interval::StudentT { "95 % interval" } else { "range" };
     let seen = format!(
-        "with the generator slowed, goodput fell by {mean:.1} % (95 % interval {low:.1} % to {high:.1} %); half of what it would fall at a limit is {half:.1} %{busy}"
+        "with the generator slowed, goodput fell by {mean:.1} % ({spread} {low:.1} % to {high:.1} %); half of what it would fall at a limit is {half:.1} %{busy}"
     )
     .replace(" -", " −");
     match of.shown {

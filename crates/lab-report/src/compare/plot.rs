@@ -13,7 +13,7 @@ const TITLE: &str = "Processor time per request";
 const MEASURE: &str = "cpu_us_per_attempt";
 
 const CAPTION: &str = "Processor time per request, all parts of a target but the generator. Mean over the repetitions; whiskers: its \
-    95 % interval. Hollow: too many errors, or over capacity.";
+    95 % interval, of two repetitions their range. Hollow: too many errors, or over capacity.";
 
 /// The drawing; `None` where no side has the figure.
 pub(super) fn figure(comparison: &Comparison) -> Option<Block> {
