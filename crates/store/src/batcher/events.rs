@@ -123,8 +123,9 @@ impl Events {
         let incomplete = stored.iter().rposition(|block| !events::is_complete(&block.body));
         let whole = stored.get(incomplete.map_or(0, |index| index + 1)..).unwrap_or_default();
         let begin = whole.first().filter(|_| self.keeps_all());
+        // If it keeps what was told last, it keeps all before it.
         let is_continued =
-            begin.is_some_and(|begin| Position { block: begin.id, records: 0 } <= state.behind());
+            begin.is_some() && whole.binary_search_by_key(&state.last, |block| block.id).is_ok();
         if is_continued {
             for block in whole.iter().filter(|block| block.id > state.last).cloned().collect::<Vec<_>>() {
                 state.publish(block, &self.log);

@@ -322,7 +322,8 @@ impl Mysql {
         let settings: Option<(i64, i64, i64)> = owner.query_first(settings).await?;
         let (flush, with_binlog, sync_binlog) = settings.unwrap_or((1, 0, 1));
         let wrong = match () {
-            _ if flush != 1 => format!("innodb_flush_log_at_trx_commit = {flush}"),
+            // MariaDB's 3 flushes as well.
+            _ if flush != 1 && flush != 3 => format!("innodb_flush_log_at_trx_commit = {flush}"),
             // With a binary log that is what a commit rests on.
             _ if with_binlog != 0 && sync_binlog != 1 => format!("sync_binlog = {sync_binlog}"),
             _ => return Ok(()),

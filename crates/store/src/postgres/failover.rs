@@ -105,7 +105,7 @@ impl Postgres {
             return Ok(());
         }
         let standbys: String = client.query_one(STANDBYS, &[]).await?.try_get(0)?;
-        match standbys.is_empty() {
+        match !waits_for_all(&standbys) {
             true if self.allows_asynchronous_failover => log::warn!(
                 "the store {} has no synchronous standby: a failover loses acknowledged writes (--allow-asynchronous-failover)",
                 self.shown
@@ -119,17 +119,46 @@ impl Postgres {
 
     pub(super) fn no_standby(&self) -> String {
         format!(
-            "the store {} has no synchronous standby (synchronous_standby_names is empty), so a failover loses acknowledged \
-             writes; switch synchronous replication on (Patroni: synchronous_mode and synchronous_mode_strict), or add \
+            "the store {} has no synchronous standby (synchronous_standby_names is empty, or lists more than each commit waits \
+             for), so a failover loses acknowledged writes; switch synchronous replication on (Patroni: synchronous_mode and synchronous_mode_strict), or add \
              --allow-asynchronous-failover",
             self.shown
         )
     }
 }
 
+/// Whether each commit waits for every standby that `synchronous_standby_names` lists. Another one may be promoted without it, or go
+/// on confirming after one was. The name `*` passes: Patroni sets it while no standby is there, so that commits wait.
+pub(super) fn waits_for_all(names: &str) -> bool {
+    let (how, list) = names.split_once('(').unwrap_or(("1", names));
+    let count = how.split_whitespace().last().and_then(|count| count.parse().ok()).unwrap_or(1);
+    !names.is_empty() && list.split(',').count() <= count
+}
+
 impl Host {
     /// As in the URL, for messages.
     fn name(&self) -> String {
         format!("{}:{}", self.fields["host"], self.fields["port"])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standby_that_a_commit_does_not_wait_for_is_none() {
+        for (names, waits) in [
+            ("", false),
+            ("b", true),
+            ("*", true),
+            ("b, c", false),
+            ("2 (b, c)", true),
+            ("FIRST 1 (b, c)", false),
+            ("ANY 1 (\"b\", c)", false),
+            ("ANY 2 (b, c)", true),
+        ] {
+            assert_eq!(waits_for_all(names), waits, "{names}");
+        }
     }
 }

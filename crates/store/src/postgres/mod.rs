@@ -24,7 +24,7 @@ use super::tables::{ROWS, TablesThere};
 use super::user_table::{RowsTable, UserTable, VERSIONS, refuse};
 use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers};
 use async_trait::async_trait;
-use failover::{CONFIRM, SERVER};
+use failover::{CONFIRM, SERVER, waits_for_all};
 use kv::{Key, Row, Timestamp, Version, one_line};
 use parking_lot::Mutex;
 use session::PostgresSession;
@@ -236,7 +236,10 @@ impl Postgres {
 
     /// The error of a store that another session owns; names that session.
     async fn taken(&self, client: &Client) -> Error {
-        let who = "SELECT a.pid, coalesce(host(a.client_addr), 'a local socket'), a.backend_start::text,
+        // Of another role the database tells neither from where it came nor when.
+        let who = "SELECT a.pid, coalesce(host(a.client_addr),
+                    CASE WHEN a.backend_start IS NULL THEN 'an address that this role may not see' ELSE 'a local socket' END),
+                coalesce(', since ' || a.backend_start, ''),
                 coalesce(a.application_name <> current_setting('application_name')
                     AND split_part(a.application_name, ' ', 3)
                       = split_part(current_setting('application_name'), ' ', 3), false),
@@ -265,9 +268,9 @@ impl Postgres {
         if row.get(4) {
             let what = format!("an earlier session of this server still holds the store {}", self.shown);
             let remedy = format!("end it there with pg_terminate_backend({pid})");
-            return Error::new(Kind::Taken, format!("{what} (since {since}); if it lasts, {remedy}"));
+            return Error::new(Kind::Taken, format!("{what} (backend {pid}{since}); if it lasts, {remedy}"));
         }
-        taken(&self.shown, &format!(" (backend {pid} from {host}, since {since})"))
+        taken(&self.shown, &format!(" (backend {pid} from {host}{since})"))
     }
 
     async fn session(&self, epoch: u64) -> Setup<Box<dyn Session>> {
@@ -316,8 +319,8 @@ impl Owner for PostgresOwner {
         if let Some(no_standby) = &self.no_standby {
             let standbys = self.client.query_one(CONFIRM, &[]).await.map_err(failed)?;
             return match standbys.get::<_, &str>(0) {
-                "" => Err(Error::new(Kind::Unavailable, no_standby)),
-                _ => Ok(()),
+                standbys if waits_for_all(standbys) => Ok(()),
+                _ => Err(Error::new(Kind::Unavailable, no_standby)),
             };
         }
         let found = self.client.query_opt("SELECT epoch FROM weir_owner", &[]).await.map_err(failed)?;

@@ -114,6 +114,18 @@ fn a_batch_of_locked_rows_is_refused_in_time() {
     }
 }
 
+/// What a role may not see of another one's session is NULL, which ended the process.
+#[test]
+fn a_store_that_another_role_holds_is_taken() {
+    let postgres = postgres();
+    postgres.ask("CREATE ROLE other LOGIN").unwrap();
+    let _first = Server::start(&postgres.url(), &[]);
+    let (_, at) = postgres.url().split_once('@').map(|(user, at)| (user.to_owned(), at.to_owned())).unwrap();
+    let second = Server::start_in(&format!("postgres://other@{at}"), &[], &[("LC_ALL", "C".to_owned())]);
+    let why = second.err().unwrap();
+    assert!(why.contains("another server holds the store") && !why.contains("since"), "{why}");
+}
+
 /// It waited for as long as the table was locked, and was called unknown.
 #[test]
 fn also_the_first_write_of_a_session_waits_for_no_lock_for_long() {
