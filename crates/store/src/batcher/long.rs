@@ -22,6 +22,8 @@ const STATEMENT_BYTES_MAX: u64 = 64 << 20;
 pub const LIST_TIME_MAX: Duration = Duration::from_secs(2);
 /// Most bytes of the rows that an atomic batch reads and replaces, unless it is one.
 const ATOMIC_BYTES_MAX: usize = 64 << 20;
+/// More rows are not read before it is known how large they are.
+const UNASKED_ROWS_MAX: usize = 8;
 
 pub(super) enum LongRequest {
     List { listing: Listing, with_values: bool, reply: Reply<Page> },
@@ -303,11 +305,15 @@ async fn apply<'s>(
         operations.iter().map(|operation| (&operation.key, None)).collect();
     let keys: Vec<Key> = rows.keys().map(|key| (*key).clone()).collect();
     session.begin_decision(false, &keys);
-    let stored = read(session, &keys, ATOMIC_BYTES_MAX).await.map_err(|error| match error.kind() {
-        // Nothing was sent to be written.
+    // Nothing was sent to be written.
+    let not_read = |error: Error| match error.kind() {
         Kind::Unknown => Error::new(Kind::Unavailable, error.to_string()),
         _ => error,
-    })?;
+    };
+    let is_asked = keys.len() > UNASKED_ROWS_MAX;
+    let bytes = if is_asked { session.value_bytes(&keys).await.map_err(not_read)? } else { 0 };
+    let keys_max = if bytes > ATOMIC_BYTES_MAX as u64 { 0 } else { keys.len() };
+    let stored = read(session, &keys[..keys_max], ATOMIC_BYTES_MAX).await.map_err(not_read)?;
     if stored.len() < keys.len() {
         let what =
             format!("the rows that the batch reads and replaces have more than {ATOMIC_BYTES_MAX} bytes");

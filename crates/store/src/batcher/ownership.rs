@@ -439,11 +439,11 @@ async fn confirm(mut owner: LeaseOwner<'_>, shared: &Shared) -> String {
                     shared.hit_lease.end();
                 }
                 match &mut owner {
-                    Some(owner) => {
-                        if let Err(error) = owner.release().await {
-                            return error.to_string();
-                        }
-                    }
+                    Some(owner) => match tokio::time::timeout(RELEASE_MAX, owner.release()).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => return error.to_string(),
+                        Err(_) => return "the store does not answer".to_owned(),
+                    },
                     None => shared.store.note_end(),
                 }
                 shared.leaving.send_replace(Leaving::Announced);

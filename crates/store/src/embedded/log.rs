@@ -116,8 +116,8 @@ impl Log {
     /// Opens the log in `directory`, which is made if it is absent, and begins an epoch. `admit` is told of the map and whether
     /// there are rows, and gives the map to write.
     ///
-    /// The last batch is written again in its place: its flush may have failed, and what the page cache says then is not what the disk
-    /// says. All segments are flushed: somebody may just have copied them here.
+    /// After a crash the last batch is written again in its place: its flush may have failed, and what the page cache says then is not
+    /// what the disk says. All segments are flushed: they may have been copied here a moment ago.
     pub(super) fn open(
         directory: &Path,
         segment_bytes_max: Option<u64>,
@@ -170,7 +170,7 @@ impl Log {
         for segment in index.segments.values() {
             flushed = flushed.and_then(|()| segment.file.sync_all());
         }
-        flushed.map_err(|error| Error::new(Kind::Refused, not_written(&error).to_string()))?;
+        flushed.map_err(cannot)?;
         let first = meta.first;
         // Epochs end far below: then no server may own the store.
         let skipped = if at_rest.is_some_and(|end| end.is_copy) { end::gap() } else { 0 };
@@ -369,12 +369,12 @@ impl Log {
     /// Removes all rows.
     pub(super) fn clear(&self) -> Result<(), Error> {
         let mut writer = self.writer.lock();
-        let (before, was_spoiled) = (writer.meta.clone(), writer.is_spoiled);
+        let before = writer.meta.clone();
         let first = u64::from(writer.segment) + 1;
         writer.meta.first = first;
         if let Err(error) = self.roll(&mut writer, Purpose::Begin, 0) {
             writer.meta = before;
-            let is_unknown = writer.is_lost || writer.is_spoiled != was_spoiled;
+            let is_unknown = writer.is_lost || writer.is_spoiled;
             return Err(if is_unknown { Error::new(Kind::Unknown, error.to_string()) } else { error });
         }
         let mut index = self.index.write();
@@ -470,7 +470,7 @@ impl Log {
         next.file.write_all_at(&bytes, 0).and_then(|()| next.file.sync_all()).map_err(refused)?;
         // Only under its name it counts, and only after this.
         fs::rename(self.directory.join(NEXT), self.path(next.segment)).map_err(|error| {
-            // It may have it nevertheless, where a server on a network keeps the files: then the log ends here, until the next attempt.
+            // A network file system may have renamed it all the same. That segment says that this one ends here.
             writer.is_spoiled = true;
             refused(error)
         })?;
@@ -584,7 +584,7 @@ fn entry_of(write: &Write) -> Entry<'_> {
 }
 
 /// Writes and flushes. Refused: not all was written, so it is no batch. Unknown: the flush failed, or what was not written are zeros,
-/// which are there already.
+/// which are there already, or it cannot be read back.
 fn append_at(file: &File, bytes: &[u8], offset: u64) -> Result<(), Error> {
     file.write_all_at(bytes, offset).map_err(|error| {
         let mut found = vec![0; bytes.len()];
@@ -603,9 +603,14 @@ pub(super) fn cannot_open(directory: &Path, cause: &io::Error) -> Error {
     let remedy = match cause.raw_os_error() {
         Some(code) if code == Errno::MFILE.raw_os_error() => "raise `ulimit -n`",
         Some(code) if code == Errno::NOENT.raw_os_error() => "name a directory that is there",
+        _ if files::is_full(cause) => "make room",
         _ => "name a directory that can be read and written",
     };
-    Error::new(Kind::Config, format!("{what}; {remedy}"))
+    // These may pass.
+    let passing = [Errno::MFILE, Errno::NFILE, Errno::IO, Errno::STALE];
+    let passes = files::is_full(cause) || Errno::from_io_error(cause).is_some_and(|of| passing.contains(&of));
+    let kind = if passes { Kind::Unavailable } else { Kind::Config };
+    Error::new(kind, format!("{what}; {remedy}"))
 }
 
 pub(super) fn not_written(error: &io::Error) -> Error {

@@ -59,11 +59,19 @@ pub(super) fn repair(directory: &Path, segment_bytes_max: Option<u64>) -> Result
     read(directory)?;
     let lock = files::lock(directory).map_err(|error| unusable(directory, error))?;
     let repaired = repair_locked(directory, segment_bytes_max, lock);
-    let given = files::give_to_owner(directory).map_err(|error| {
-        let what = format!("cannot give the files in {} to its owner: {error}", directory.display());
-        Error::new(Kind::Config, format!("{what}; give them to the user of the server"))
-    });
-    repaired.and_then(|repaired| given.map(|()| repaired))
+    let given = files::give_to_owner(directory);
+    repaired.and_then(|repaired| match given {
+        Ok(()) => Ok(repaired),
+        Err(error) => {
+            let done = match &repaired.set_aside {
+                Some(aside) => format!("is repaired, and its old files are in {}", aside.display()),
+                None => "is not damaged".to_owned(),
+            };
+            let what = format!("the store in {} {done}", directory.display());
+            let what = format!("{what}, but its files cannot be given to its owner: {error}");
+            Err(Error::new(Kind::Refused, format!("{what}; give them to the user of the server, as root")))
+        }
+    })
 }
 
 fn repair_locked(directory: &Path, segment_bytes_max: Option<u64>, lock: File) -> Result<Repaired, Error> {

@@ -21,8 +21,9 @@ pub(super) struct Replayed {
     pub index: Index,
     /// `None`: there is none, or none that can be read.
     pub meta: Option<Meta>,
-    /// Where the last segment's last batch ends, and its bytes if they may not be on disk.
+    /// Where the last batch of the last segment ends.
     pub end: u64,
+    /// Its bytes, if they may not be on disk.
     pub last_batch: Vec<u8>,
     /// Its number.
     pub batch: u64,
@@ -187,6 +188,7 @@ impl Replayed {
             // The first one was flushed before the segment had its name.
             if let [_, .., batch] = &walk.batches[..]
                 && number == last
+                && at_rest.is_none()
             {
                 replayed.last_batch = bytes[batch.range.clone()].to_vec();
             }

@@ -39,6 +39,8 @@ const LOCK_WAIT_AGAIN: &str = "1 /*M! - 1 */";
 // With a long list the optimizer may think that reading the whole table is cheaper. It never is.
 const READ: &str = "SELECT `key`, value, content_type, version, content_encoding, expires
     FROM weir_kv FORCE INDEX (PRIMARY) WHERE `key`";
+const VALUE_BYTES: &str = "SELECT CAST(COALESCE(SUM(LENGTH(value)), 0) AS UNSIGNED)
+    FROM weir_kv FORCE INDEX (PRIMARY) WHERE `key`";
 const LIST: &str = "SELECT `key`, LENGTH(value), content_type, version, content_encoding, expires
     FROM weir_kv FORCE INDEX (PRIMARY)
     WHERE `key` >= ? AND `key` < ? AND (expires IS NULL OR expires > ?) ORDER BY `key` LIMIT ?";
@@ -109,6 +111,21 @@ impl MysqlSession {
         let versions = rows.iter().map(|row| row.as_ref().map(Row::version));
         self.outlast(&keys.iter().zip(versions).collect::<Vec<_>>(), false).await?;
         Ok(rows)
+    }
+
+    /// What [`Session::value_bytes`] gives, with statements as those of [`MysqlSession::read_by`].
+    pub(super) async fn value_bytes_by(
+        &mut self,
+        keys: &[Key],
+        statement: impl Fn(usize) -> String,
+    ) -> Answer<u64> {
+        let mut bytes = 0;
+        for keys in keys.chunks(STATEMENT_KEYS_MAX) {
+            let sums = self.ask::<(u64,)>(&statement(keys.len()), values(keys)).await;
+            let sums = sums.map_err(|failure| failure.of(&self.shown, Step::Read))?;
+            bytes += sums.iter().map(|(sum,)| sum).sum::<u64>();
+        }
+        Ok(bytes)
     }
 
     /// Lists with the statement for rows that have not expired, or with that for those that have.
@@ -363,6 +380,10 @@ impl Session for MysqlSession {
     async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>> {
         let rows = self.read_by(keys, STATEMENT_KEYS_MAX, |length| over("?", READ, length)).await;
         rows.map_err(|failure| failure.of(&self.shown, Step::Read))
+    }
+
+    async fn value_bytes(&mut self, keys: &[Key]) -> Answer<u64> {
+        self.value_bytes_by(keys, |length| over("?", VALUE_BYTES, length)).await
     }
 
     fn begin_decision(&mut self, is_part: bool, _by: &[Key]) {

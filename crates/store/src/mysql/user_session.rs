@@ -191,6 +191,11 @@ impl Session for UserTableSession {
         Ok(rows)
     }
 
+    async fn value_bytes(&mut self, keys: &[Key]) -> Answer<u64> {
+        let Statements { value_bytes, key, .. } = &self.table.statements;
+        self.base.value_bytes_by(keys, |length| over(key, value_bytes, length)).await
+    }
+
     fn begin_decision(&mut self, is_part: bool, by: &[Key]) {
         self.base.begin_decision(is_part, by);
         self.seen.begin(by);

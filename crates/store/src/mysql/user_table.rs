@@ -20,6 +20,7 @@ pub(super) struct Statements {
     /// Makes a key of a parameter, which has its bytes.
     pub(super) key: String,
     pub(super) read: String,
+    pub(super) value_bytes: String,
     /// Key and digest, `NULL` without a value.
     pub(super) look: String,
     pub(super) list: String,
@@ -223,6 +224,9 @@ impl Statements {
                 "SELECT {} FROM {rows} WHERE {sql_value} IS NOT NULL AND {sql_key}",
                 // Not cast to bytes, which it is as it arrives: a cast of more than max_allowed_packet is NULL.
                 columns(&value_out)
+            ),
+            value_bytes: format!(
+                "SELECT CAST(COALESCE(SUM({size}), 0) AS UNSIGNED) FROM {table} t WHERE {sql_value} IS NOT NULL AND {sql_key}"
             ),
             look: format!("SELECT {key_bytes}, {digest} FROM {table} t WHERE {sql_key}"),
             // One that is no key of weir's does not count.

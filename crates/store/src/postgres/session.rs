@@ -15,6 +15,8 @@ use tokio_postgres::{Client, Statement};
 
 const READ: &str =
     "SELECT key, value, content_type, version, content_encoding, expires FROM weir_kv WHERE key";
+const VALUE_BYTES: &str =
+    "SELECT coalesce(sum(octet_length(value)), 0)::bigint FROM weir_kv WHERE key = ANY($1)";
 // An index of the rows that expire has no others in it.
 const LIST: &str =
     "SELECT key, octet_length(value), content_type, version, content_encoding, expires FROM weir_kv
@@ -89,6 +91,15 @@ impl Base {
         if self.lock_wait != wanted && self.client.batch_execute(wanted).await.is_ok() {
             self.lock_wait = wanted;
         }
+    }
+
+    /// What [`Session::value_bytes`] gives, by its statement.
+    pub(super) async fn value_bytes(&mut self, statement: &Statement, keys: &[Key]) -> Answer<u64> {
+        self.limit_lock_wait_of_read().await;
+        let keys: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
+        let sum = self.client.query_one(statement, &[&keys]).await;
+        let bytes = sum.and_then(|sum| sum.try_get::<_, i64>(0));
+        bytes.map(|bytes| bytes as u64).map_err(|error| self.failure(error, Step::Read))
     }
 
     /// Lists by the statement for rows that have not expired, or by that for those that have.
@@ -204,6 +215,7 @@ pub(super) struct PostgresSession {
     base: Base,
     read_one: Statement,
     read_many: Statement,
+    value_bytes: Statement,
     list: Statement,
     list_expired: Statement,
     put_one: Statement,
@@ -225,6 +237,7 @@ impl PostgresSession {
         Ok(PostgresSession {
             read_one: client.prepare(&format!("{READ} = $1")).await?,
             read_many: client.prepare(&format!("{READ} = ANY($1)")).await?,
+            value_bytes: client.prepare(VALUE_BYTES).await?,
             list: client.prepare(LIST).await?,
             list_expired: client.prepare(LIST_EXPIRED).await?,
             put_one: client.prepare(&put(ONE)).await?,
@@ -325,6 +338,10 @@ impl Session for PostgresSession {
         self.base.limit_lock_wait_of_read().await;
         let rows = self.read_now(keys).await;
         rows.map_err(|error| self.failure(error, Step::Read))
+    }
+
+    async fn value_bytes(&mut self, keys: &[Key]) -> Answer<u64> {
+        self.base.value_bytes(&self.value_bytes, keys).await
     }
 
     fn begin_decision(&mut self, is_part: bool, _by: &[Key]) {

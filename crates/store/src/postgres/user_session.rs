@@ -18,6 +18,7 @@ pub(super) struct UserTableSession {
     base: Base,
     table: Arc<UserTable<Statements>>,
     read: Statement,
+    value_bytes: Statement,
     look: Statement,
     write: Statement,
     list: Option<Statement>,
@@ -34,11 +35,13 @@ impl UserTableSession {
         client: Client,
         ended: JoinHandle<String>,
     ) -> Setup<UserTableSession> {
-        let Statements { read, look, write, list, list_expired, forget_expired } = &table.statements;
+        let Statements { read, value_bytes, look, write, list, list_expired, forget_expired } =
+            &table.statements;
         // It costs more than the statements, each of which is of few rows.
         client.batch_execute("SET jit = off").await?;
         Ok(UserTableSession {
             read: client.prepare(read).await?,
+            value_bytes: client.prepare(value_bytes).await?,
             look: client.prepare(look).await?,
             write: client.prepare(write).await?,
             list: match list {
@@ -192,6 +195,10 @@ impl Session for UserTableSession {
         self.base.limit_lock_wait_of_read().await;
         let rows = self.read_now(keys).await;
         rows.map_err(|error| self.base.failure(error, Step::Read))
+    }
+
+    async fn value_bytes(&mut self, keys: &[Key]) -> Answer<u64> {
+        self.base.value_bytes(&self.value_bytes, keys).await
     }
 
     fn begin_decision(&mut self, is_part: bool, by: &[Key]) {

@@ -52,6 +52,7 @@ fn to_bytes(column: &Column, expression: &str) -> String {
 #[derive(Debug)]
 pub(super) struct Statements {
     pub(super) read: String,
+    pub(super) value_bytes: String,
     /// Keys, and digests of their values; locks the rows.
     pub(super) look: String,
     /// Rows with keys among the last parameter are written only where there are none, and else left out.
@@ -272,7 +273,11 @@ impl Statements {
             is_in("$1")
         );
         let list = (key.kind == Type::Bytes).then_some(list);
-        Statements { read, look, write, list, list_expired, forget_expired }
+        let value_bytes = format!(
+            "SELECT coalesce(sum(octet_length({value_out})), 0)::bigint FROM {table} t WHERE {there} AND {}",
+            is_in("$1")
+        );
+        Statements { read, value_bytes, look, write, list, list_expired, forget_expired }
     }
 }
 

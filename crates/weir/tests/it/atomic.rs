@@ -1,6 +1,7 @@
 //! Atomic batches beside single requests: every key stays linearizable, and no batch is seen in part.
 
 use crate::support::{Answer, Client, Server, is_long, mariadb, postgres, until};
+use lab_run::harness::DatabaseServer;
 use load::linearizability::{Action, Call, NEVER, Outcome, Value, check};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -186,6 +187,34 @@ fn atomic_batches_keep_every_key_linearizable() {
     let embedded = format!("file:{}/store", directory.path().display());
     for store in ["memory:", &embedded, &postgres.url(), &mariadb.url()] {
         check_store(store);
+    }
+}
+
+/// Over a database all of them were read, whatever memory that took.
+#[test]
+fn a_batch_of_rows_that_are_too_large_together_is_refused_by_every_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let (postgres, mariadb) = (postgres(), mariadb());
+    let with_table = |database: &DatabaseServer, columns: &str| {
+        database.ask("CREATE DATABASE shop").unwrap();
+        database.query("shop", &format!("CREATE TABLE things ({columns})")).unwrap();
+        format!("{}?table=things&key=name&value=body", database.url_of("shop"))
+    };
+    for store in [
+        &format!("file:{}/store", directory.path().display()),
+        &postgres.url(),
+        &mariadb.url(),
+        &with_table(&postgres, "name bytea PRIMARY KEY, body bytea"),
+        &with_table(&mariadb, "name VARBINARY(9) PRIMARY KEY, body LONGBLOB"),
+    ] {
+        let server = Server::start(store, &[]);
+        let mut client = server.client();
+        for key in 0..12 {
+            assert_eq!(client.put(&format!("/kv/{key}"), &vec![7; 6 << 20]).status, 201, "{store}");
+        }
+        let lines: String = (0..12).map(|key| format!("{{\"op\":\"get\",\"key\":\"{key}\"}}\n")).collect();
+        let answer = client.ask("POST", "/batch?atomic=true", &[], lines.as_bytes()).unwrap();
+        assert_eq!((answer.status, &answer.problem()["code"]), (400, &"unfit".into()), "{store}");
     }
 }
 

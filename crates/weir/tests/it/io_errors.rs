@@ -2,7 +2,7 @@
 
 use crate::power_loss::library;
 use crate::register::Register;
-use crate::support::{PATIENCE, Server, is_long};
+use crate::support::{PATIENCE, Server, is_long, until};
 use rustix::io::Errno;
 use std::fs;
 use std::path::Path;
@@ -199,7 +199,7 @@ fn after_a_rename_that_failed_and_was_done_nothing_is_lost() {
             }
         );
         // It fits into the segment before.
-        while client.put("/kv/small", b"value").status != 201 {}
+        until("a write is taken", || client.put("/kv/small", b"value").status == 201);
         server.kill();
         let server = Server::start_in(&url, &[], &[]).unwrap();
         let found = |path: &str| server.client().get(path).status;

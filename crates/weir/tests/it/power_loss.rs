@@ -470,7 +470,7 @@ fn what_a_server_found_is_on_disk_once_it_is_open() {
     let (url, environment) = recorded(&store, &record, "16KiB");
     let mut done = Done::default();
     let server = Server::start_in(&url, &[], &environment).unwrap();
-    write(&server, 30, &[10, 1024], &mut done);
+    write(&server, 10, &[10, 1024], &mut done);
     server.kill();
     let mut before = calls(&record);
     let number = before.len();
