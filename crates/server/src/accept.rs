@@ -3,33 +3,32 @@
 use super::compat::{self, S3Connection};
 use super::connection::Connection;
 use super::error::Failure;
-use super::listen::{Acceptor, Stream};
+use super::listen::{Acceptor, BACKLOG, Stream};
 use super::reply::{self, Request};
 use super::timeouts::TimeoutChecker;
 use super::wire::{self, Wire};
 use super::{Interface, Listener, Tls, Worker, open_files, tls};
-use futures_util::FutureExt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+
+/// How long a listener of a server that drains waits for one more connection: until the runtime has asked whether there is one.
+const LAST_LOOK: Duration = Duration::from_millis(1);
 
 /// Accepts until the server drains, then waits for the connections to end.
 pub(super) async fn serve(worker: Rc<Worker>, listeners: Vec<Listener>) {
     let timeouts = Rc::clone(&worker.timeouts);
-    tokio::task::spawn_local(check_timeouts(
-        Rc::downgrade(&worker),
-        timeouts,
-        worker.shared.draining.subscribe(),
-    ));
+    tokio::task::spawn_local(check_timeouts(Rc::downgrade(&worker), Rc::clone(&timeouts)));
     let accepting: Vec<_> =
         listeners.into_iter().map(|of| tokio::task::spawn_local(accept(Rc::clone(&worker), of))).collect();
     for task in accepting {
         // A task that panicked has said so.
         let _ = task.await;
     }
+    // What came with the last connections is read by now: those that are idle end.
+    timeouts.drain();
     let until = tokio::time::Instant::now() + worker.shared.options.drain;
     while Rc::strong_count(&worker) > 1 && tokio::time::Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -62,24 +61,18 @@ async fn accept(worker: Rc<Worker>, Listener { socket, tls, interface }: Listene
             },
         }
     }
-    // Otherwise those that wait here are reset, with the requests that their clients have sent.
-    while let Some(Ok(stream)) = listener.accept().now_or_never() {
+    // Closing the listener resets those in its queue, whose clients may have sent requests.
+    for _ in 0..BACKLOG {
+        let Ok(Ok(stream)) = tokio::time::timeout(LAST_LOOK, listener.accept()).await else { break };
         welcome(&worker, stream, tls.as_ref(), &interface);
     }
 }
 
 /// Checks the timeouts, counts that, renews the date and hands the lines of the access log on, for as long as the worker runs.
-async fn check_timeouts(
-    worker: Weak<Worker>,
-    timeouts: Rc<TimeoutChecker>,
-    mut draining: watch::Receiver<bool>,
-) {
+async fn check_timeouts(worker: Weak<Worker>, timeouts: Rc<TimeoutChecker>) {
     loop {
-        tokio::select! {
-            () = tokio::time::sleep(timeouts.interval) => timeouts.check(Instant::now()),
-            // Once: after that there are only the checks.
-            _ = draining.wait_for(|draining| *draining), if !timeouts.draining.get() => timeouts.drain(),
-        }
+        tokio::time::sleep(timeouts.interval).await;
+        timeouts.check(Instant::now());
         reply::renew_date();
         let Some(worker) = worker.upgrade() else { return };
         worker.metrics.checks.add(1);

@@ -38,7 +38,7 @@ struct Watches {
     watches: Vec<Watch>,
     /// Where the client is.
     positions: Vec<Position>,
-    /// Which is asked first.
+    /// The one that the next call of [`Watches::collect`] asks first.
     first: usize,
     news: Arc<Notify>,
 }
@@ -69,16 +69,17 @@ impl Watches {
     fn collect(&mut self, text: &mut Vec<u8>) -> bool {
         let mut has_more = false;
         let stores = self.watches.len();
-        if stores > 1 {
-            // The client must not fall behind in a store in which nothing happens that it watches.
-            self.advance();
-        }
         for index in (self.first..self.first + stores).map(|index| index % stores) {
             if text.len() > SEND_BYTES_MAX {
                 self.first = index;
                 return true;
             }
-            match self.watches[index].try_next() {
+            let next = self.watches[index].try_next();
+            if stores > 1 && next.is_some() {
+                // The client must not fall behind in a store in which nothing happens that it watches.
+                self.advance();
+            }
+            match next {
                 Some(Next::Events(events)) => {
                     for event in events {
                         self.positions[index] = event.position;
@@ -108,7 +109,7 @@ impl Watches {
         }
     }
 
-    /// What has happened and is not watched is behind the client.
+    /// Moves the client behind what happened and is not watched.
     fn advance(&mut self) {
         for (position, watch) in self.positions.iter_mut().zip(&self.watches) {
             *position = watch.position().max(*position);

@@ -18,7 +18,7 @@ const UNIX: &str = "unix:";
 /// Who may use a Unix socket: its owner and its group.
 const UNIX_MODE: u32 = 0o660;
 /// Connections that wait to be accepted.
-const BACKLOG: i32 = 4096;
+pub(super) const BACKLOG: i32 = 4096;
 
 /// A place to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]

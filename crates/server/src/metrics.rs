@@ -252,7 +252,8 @@ fn collect_shard(page: &mut Samples, tiered: &Tiered, hits: f64, shows_reasons: 
         let reason = format!("reason=\"{}\"", escape(&what));
         page.number("weir_store_last_error_timestamp_seconds", &reason, at.as_secs_f64());
     }
-    page.number(SHED, "reason=\"queue\"", (store.read.shed.get() + store.write.shed.get()) as f64);
+    let shed: u64 = [&store.read, &store.write, &store.long].map(|meters| meters.shed.get()).iter().sum();
+    page.number(SHED, "reason=\"queue\"", shed as f64);
 }
 
 fn secs(nanos: &Counter) -> f64 {
