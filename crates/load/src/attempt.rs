@@ -30,7 +30,7 @@ pub(super) struct Attempt {
     pub(super) is_complete: bool,
     /// When it was to be sent; in a closed loop, when the client was free to.
     pub(super) since: Instant,
-    /// When it was sent; the same in a closed loop.
+    /// When it was sent; in a closed loop the same, but for a client that has thought and waited for the generator.
     pub(super) sent: Instant,
     /// When the first of its answer came, where that did not come as a whole.
     pub(super) first_byte: Option<Instant>,

@@ -15,7 +15,7 @@ pub(super) fn example(fault: Fault, request: &Request, answer: &Answer, received
     FailureExample {
         class: String::new(),
         request: without_secrets(&String::from_utf8_lossy(sent)),
-        status: answer.status,
+        status: if answer.is_complete { answer.status } else { 0 },
         expected: expected(fault, request, answer.refusal),
         received: String::from_utf8_lossy(&received[..received.len().min(RECEIVED_BYTES_MAX)]).into_owned(),
     }

@@ -197,7 +197,7 @@ impl Reactor {
     fn go_on(&mut self, index: usize, due: (Instant, usize), driver: &mut impl Driver) -> io::Result<Step> {
         let (intended, source) = due;
         let client = &mut self.clients[index];
-        client.since = if self.schedule.is_open() { self.now } else { intended };
+        client.since = self.now;
         compute(self.shared.options.added_cpu);
         if driver.next(source, &mut client.request) {
             client.state = State::InFlight;
@@ -314,7 +314,7 @@ impl Reactor {
                     && let Some(sent_at) = http2.sent_at(index, client.since)
                     && client.connection == Connection::Kept
                 {
-                    driver.count(|recorder| recorder.waited(State::Thinking, client.since, sent_at));
+                    driver.count(|recorder| recorder.waited(State::Thinking, client.intended, sent_at));
                     (client.since, client.intended) = (sent_at, sent_at);
                     self.now = self.now.max(sent_at);
                 }
@@ -354,9 +354,11 @@ impl Reactor {
                 self.account(index, self.now, driver);
                 self.release(index);
             } else {
-                // From then on it is the generator that it waits for.
-                self.account(index, at, driver);
-                let step = self.begin(index, (at, index), driver)?;
+                // Once it has thought, it is the generator that it waits for.
+                let thinks = self.clients[index].state == State::Thinking;
+                let free = if thinks { at } else { self.now };
+                self.account(index, free, driver);
+                let step = self.begin(index, (free, index), driver)?;
                 self.follow(index, step, driver)?;
             }
         }

@@ -96,8 +96,9 @@ impl Recorder {
         if attempt.first_byte.is_some() || attempt.status == 0 {
             self.record_parts(attempt);
         }
-        if attempt.sent < self.window.start {
-            self.tally.edge_secs -= self.window.start.duration_since(attempt.sent).as_secs_f64();
+        let begun = self.begun([attempt.since, attempt.sent]);
+        if begun < self.window.start {
+            self.tally.edge_secs -= self.window.start.duration_since(begun).as_secs_f64();
         }
         if let Some(open) = &mut self.tally.open {
             open.service.record(attempt.until.duration_since(attempt.sent).as_nanos() as u64);
@@ -120,12 +121,18 @@ impl Recorder {
         if until >= end {
             self.unfinished(due, 1);
         }
-        if sent < end && until >= end {
+        let begun = self.begun([due, sent]);
+        if begun < end && until >= end {
             let server = &mut self.tally.servers[server];
             server.in_flight_at_end += 1;
-            server.oldest_in_flight = server.oldest_in_flight.max(end - sent);
-            self.tally.edge_secs += end.duration_since(sent.max(start)).as_secs_f64();
+            server.oldest_in_flight = server.oldest_in_flight.max(end.saturating_duration_since(sent));
+            self.tally.edge_secs += end.duration_since(begun.max(start)).as_secs_f64();
         }
+    }
+
+    /// From when on a request is in the population of Little's law, of when it was due and sent.
+    fn begun(&self, [due, sent]: [Instant; 2]) -> Instant {
+        if self.tally.open.is_some() { sent } else { due }
     }
 
     /// Counts a client, or a request of an open loop, that had no answer from `since` until `until`, if the window ended meanwhile.
