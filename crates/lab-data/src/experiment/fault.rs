@@ -3,7 +3,7 @@
 //! `[[fault]]` in a file. How each is made is the matter of `lab-run`.
 
 use super::check::{Checked, is_not_zero, is_one_of};
-use super::{DATABASE, Experiment, GENERATOR, LINK, SERVER, Subject, Target};
+use super::{DATABASE, Experiment, GENERATOR, LINK, SERVER, Subject, Target, Workload};
 use crate::ensure;
 use kv::units::Span;
 use serde::Deserialize;
@@ -125,6 +125,13 @@ impl Experiment {
         ensure(self.interventions.is_none(), "interventions: a run with faults slows nothing", hint)?;
         let is_searched = self.workloads.iter().any(|workload| workload.limit.is_some());
         ensure(!is_searched, "workload.limit: a search has no faults", hint)?;
+        let is_judged =
+            |workload: &Workload| workload.args.iter().any(|flag| flag.split('=').next() == Some("--check"));
+        ensure(!self.workloads.iter().any(is_judged), "--check is there with faults anyway", "remove it")?;
+        let is_any = self.workloads.iter().any(|workload| workload.url.is_some());
+        ensure(!is_any, "workload.url: with faults, keys and values are judged, which it has not", hint)?;
+        let is_capped = self.workloads.iter().any(|workload| workload.write_cap.is_some());
+        ensure(!is_capped, "workload.write_cap does not hold for what is started again", hint)?;
         let is_limited = self.limits.memory.is_some()
             || self.subjects.iter().any(|subject| subject.target.quota() != Default::default());
         ensure(!is_limited, "limits.memory and target.quota do not hold for what is started again", hint)?;

@@ -77,6 +77,16 @@ fn a_cluster_has_nodes_and_cassandra_has_any_number_of_servers() {
         let parsed = Experiment::parse(&format!("{failing}{kill}"));
         assert_eq!(parsed.is_ok(), is_kept, "{injected}: {:?}", parsed.err());
     }
+    // Each of their trials failed, or was no longer what it was to be.
+    for (line, complaint) in [
+        ("args = [\"--check\", \"linearizability\"]", "--check is there with faults anyway"),
+        ("write_cap = \"10MiB\"", "workload.write_cap does not hold"),
+        ("url = \"/orders/1\"", "workload.url: with faults, keys and values are judged"),
+    ] {
+        let workload = format!("[[workload]]\nname = \"get_all\"\n{line}\n");
+        let said = Experiment::parse(&format!("{SMALL}{workload}{kill}")).unwrap_err().to_string();
+        assert!(said.contains(complaint), "{said}");
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@ use super::files::cannot_write;
 use super::process::{Process, complete};
 use kv::Error;
 use lab_data::experiment::FaultKind;
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::fs::{self, OpenOptions, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -60,12 +60,15 @@ pub(super) fn preload(
         cc.args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(&source).arg("-ldl");
         complete(&mut cc, "target.flush_delay and faults of disks need the C compiler")
             .map_err(|why| why.hint("apt-get install gcc libc6-dev"))?;
+        // Whatever our umask is.
+        let readable = Permissions::from_mode(0o755);
+        fs::set_permissions(&library, readable).map_err(|error| cannot_write(&library, error))?;
     }
     command.env(PRELOAD, &library).env(DELAY, delay.unwrap_or_default().as_micros().to_string());
     if is_broken {
         // Several processes may have their libraries in one directory.
-        let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_owned();
-        let switch = library.with_file_name(name).with_extension("switch");
+        let mut switches = (0..).map(|number| library.with_file_name(format!("{number}.switch")));
+        let switch = switches.find(|switch| !switch.exists()).unwrap_or_default();
         fs::write(&switch, [0, 0]).map_err(|error| cannot_write(&switch, error))?;
         command.env(SWITCH, switch);
     }

@@ -49,7 +49,8 @@ pub(super) struct Process {
 #[derive(Debug)]
 struct Guard(Child);
 
-/// Its input ends with us. It asks group `$1` to end with signal `$2`, kills it after ten seconds, and removes directory `$3`.
+/// Its input ends with us. It asks group `$1` to end with signal `$2`, kills it after ten seconds, and what works in directory `$3`,
+/// which it removes: processes of a database that are stopped just then do not see the first of them end.
 const GUARD: &str = r#"read -r line
 kill -s "$2" -- -"$1"
 looks=0
@@ -58,6 +59,11 @@ while kill -s 0 -- -"$1" && [ $looks -lt 100 ]; do
     looks=$((looks + 1))
 done
 kill -s KILL -- -"$1"
+for cwd in /proc/[0-9]*/cwd; do
+    case "$(readlink "$cwd")" in
+    "$3" | "$3"/*) pid=${cwd#/proc/} && kill -s KILL "${pid%/cwd}" ;;
+    esac
+done
 rm -rf -- "$3"
 "#;
 

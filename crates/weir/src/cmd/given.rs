@@ -139,7 +139,7 @@ fn in_place_of_shell(command: &str) -> String {
     // The shell takes no variables behind exec.
     let is_program = |at: &usize| command[*at..].split_once('=').is_none_or(|(name, _)| !is_name(name));
     let at = words.into_iter().find(is_program).unwrap_or(command.len());
-    if at == command.len() {
+    if at == command.len() || command[at..].starts_with("exec ") {
         command.to_owned()
     } else {
         format!("{}exec {}", &command[..at], &command[at..])
@@ -261,6 +261,7 @@ mod tests {
     fn a_simple_command_takes_the_place_of_its_shell_and_no_other() {
         for (command, expected) in [
             ("./app {port}", "exec ./app {port}"),
+            ("A=1 exec ./app {port}", "A=1 exec ./app {port}"),
             ("A=1 B='x y' ./app {port}", "A=1 B='x y' exec ./app {port}"),
             ("A=$B\\ C=1 ./app --flag=1", "A=$B\\ C=1 exec ./app --flag=1"),
             ("./app --a=b {port} > log 2>&1", "exec ./app --a=b {port} > log 2>&1"),

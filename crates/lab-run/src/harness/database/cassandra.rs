@@ -78,7 +78,8 @@ impl CassandraCluster {
         on_free_ports(|| {
             let ports = free_ports_at(&ips, 2)?;
             (cluster.port, cluster.storage_port) = (ports[0], ports[1]);
-            // The first one is the seed of the others.
+            // The first one is the seed of the others. One that found its port taken has ended.
+            cluster.nodes[0] = None;
             cluster.run(0..1)
         })?;
         cluster.run(1..cluster.nodes.len())?;

@@ -86,7 +86,8 @@ fn loop_in(group: &Path) -> Result<f64, Error> {
             .hint("run as root on a kernel with schedstat, or remove target.quota")
     };
     let mut command = Command::new("sh");
-    command.args(["-c", "echo $$ > \"$0\" && while :; do :; done"]).arg(group.join(PROCESSES));
+    // It ends by itself should we be killed.
+    command.args(["-c", "ulimit -t 2; echo $$ > \"$0\" && while :; do :; done"]).arg(group.join(PROCESSES));
     command.stdin(Stdio::null()).stderr(Stdio::null());
     let mut sh = command.spawn().map_err(|error| failed(&format!("cannot be started: {error}")))?;
     let start = Instant::now();

@@ -87,7 +87,8 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         let all = [written, write_asked(&args.markdown, format!("{why}\n"))];
         all.iter().filter_map(|written| written.as_ref().err()).for_each(complain);
     })?;
-    let page = dir.as_deref().map(|out| write(&comparison, out)).transpose()?;
+    // If it cannot be written, the verdicts are, before that ends the run.
+    let page = dir.as_deref().map(|out| write(&comparison, out)).transpose();
     let is_judged = args.fail_if_slower.is_some()
         || args.junit.is_some()
         || args.markdown.is_some()
@@ -97,6 +98,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         write_asked(&args.junit, gate_junit(&comparison, gate))?;
         write_asked(&args.markdown, gate_markdown(&comparison, gate))?;
     }
+    let page = page?;
     match &gate {
         _ if args.json => say_document(&Judged { comparison: &comparison, gate: gate.as_ref() })?,
         Some(gate) => say(gate_text(&comparison, gate)),
@@ -148,7 +150,8 @@ fn junit_of_error(why: &Error) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  <testsuite name=\"weir compare\" {counts}>\n    \
          <testcase classname=\"weir compare\" name=\"comparison\"><error message=\"{}\"/></testcase>\n  </testsuite>\n</testsuites>\n",
-        escaped(&why.to_string())
+        // In colours it is no XML.
+        escaped(&why.to_string().replace(char::is_control, " "))
     )
 }
 
