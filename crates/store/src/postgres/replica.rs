@@ -32,6 +32,11 @@ const LAG_TIMEOUT: Duration = Duration::from_secs(5);
 const SLOT: &str = "pg_replication_slots s JOIN pg_database d ON d.datname = s.database
     WHERE d.datname = current_database() AND s.slot_name IN ($1::text, $1::text || '_' || d.oid)";
 
+/// Whether a copy can no longer follow by that slot: what it had still to get is gone from the log, or the rows are not published, so that
+/// they count as got. Before PostgreSQL 13 there is no `wal_status`.
+const IS_CUT_OFF: &str = "coalesce(to_jsonb(s) ->> 'wal_status' = 'lost', false) OR NOT EXISTS
+    (SELECT FROM pg_publication_tables WHERE pubname = 'weir' AND tablename = 'weir_kv')";
+
 /// The subscription of a shard.
 fn name_of(index: usize) -> String {
     format!("weir_{index}")
@@ -105,10 +110,14 @@ pub async fn status(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<
             format!("{copied}{held}")
         });
         let lag = match primary.setup("connect", primary.dial(&primary.hosts[0], "replica status")).await {
-            Ok((client, _)) => lag_bytes(&client, &name_of(index)).await.ok().flatten(),
+            Ok((client, _)) => lag(&client, &name_of(index)).await.ok().flatten(),
             Err(_) => None,
         };
-        let lag = lag.map_or("lag unknown".to_owned(), |bytes| format!("{bytes} bytes behind"));
+        let lag = match lag {
+            Some(Lagging::By(bytes)) => format!("{bytes} bytes behind"),
+            Some(Lagging::CutOff) => "cut off for good; weir replica init says what to do".to_owned(),
+            None => "lag unknown".to_owned(),
+        };
         lines.push(format!("{}: {follows}, {lag}", line(index, &primaries)));
     }
     Ok(lines)
@@ -142,13 +151,21 @@ async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
         EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'weir' AND tablename = 'weir_kv'),
         session_user::text, current_database()::text,
         (SELECT CASE WHEN EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1::text)
-            THEN $1::text || '_' || oid ELSE $1::text END FROM pg_database WHERE datname = current_database())";
-    let row = client.query_one(&what.replace("{SLOT}", SLOT), &[&name_of(part.index)]).await?;
+            THEN $1::text || '_' || oid ELSE $1::text END FROM pg_database WHERE datname = current_database()),
+        (SELECT bool_or({IS_CUT_OFF}) FROM {SLOT})";
+    let what = what.replace("{SLOT}", SLOT).replace("{IS_CUT_OFF}", IS_CUT_OFF);
+    let row = client.query_one(&what, &[&name_of(part.index)]).await?;
     let level: &str = row.get(0);
     if level != "logical" {
         return refuse(format!(
             "{shown} runs with wal_level = {level}, which replicas cannot follow; \
              run ALTER SYSTEM SET wal_level = 'logical' there and restart it"
+        ));
+    }
+    if let (Some(slot), Some(true)) = (row.get::<_, Option<&str>>(2), row.get(8)) {
+        return refuse(format!(
+            "the copy of {shown} cannot go on where it was: the log that it needs is gone, or weir_kv was not published meanwhile; run \
+             SELECT pg_drop_replication_slot('{slot}') there, and begin anew with an empty database as --replica"
         ));
     }
     if !row.get::<_, bool>(3) {
@@ -394,8 +411,9 @@ async fn ask(primary: &Postgres, index: usize, tell: impl Fn(Option<u64>)) -> St
             Err(error) => return error.to_string(),
         };
     loop {
-        match tokio::time::timeout(LAG_TIMEOUT, lag_bytes(&client, &name)).await {
-            Ok(Ok(lag)) => tell(lag),
+        match tokio::time::timeout(LAG_TIMEOUT, lag(&client, &name)).await {
+            Ok(Ok(Some(Lagging::By(bytes)))) => tell(Some(bytes)),
+            Ok(Ok(Some(Lagging::CutOff) | None)) => tell(None),
             Ok(Err(error)) => return cause(&error),
             Err(_) => return format!("{} does not answer", primary.shown),
         }
@@ -406,14 +424,24 @@ async fn ask(primary: &Postgres, index: usize, tell: impl Fn(Option<u64>)) -> St
     }
 }
 
+/// What a copy has still to get.
+enum Lagging {
+    By(u64),
+    /// It gets no more.
+    CutOff,
+}
+
 /// `None` without a slot for the subscription `name`.
-async fn lag_bytes(client: &Client, name: &str) -> Result<Option<u64>, tokio_postgres::Error> {
-    let behind = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint
-        FROM {SLOT}";
-    let row = client.query_opt(&behind.replace("{SLOT}", SLOT), &[&name]).await?;
-    let bytes: Option<i64> = row.and_then(|row| row.get(0));
-    // Both ends move while they are read.
-    Ok(bytes.map(|bytes| bytes.max(0) as u64))
+async fn lag(client: &Client, name: &str) -> Result<Option<Lagging>, tokio_postgres::Error> {
+    let behind =
+        "SELECT {IS_CUT_OFF}, pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint FROM {SLOT}";
+    let behind = behind.replace("{SLOT}", SLOT).replace("{IS_CUT_OFF}", IS_CUT_OFF);
+    let Some(row) = client.query_opt(&behind, &[&name]).await? else { return Ok(None) };
+    Ok(match (row.get(0), row.get::<_, Option<i64>>(1)) {
+        (true, _) => Some(Lagging::CutOff),
+        // Both ends move while they are read.
+        (false, bytes) => bytes.map(|bytes| Lagging::By(bytes.max(0) as u64)),
+    })
 }
 
 #[cfg(test)]

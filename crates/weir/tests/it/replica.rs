@@ -299,6 +299,45 @@ fn what_cannot_be_a_replica_is_refused_with_the_remedy() {
     assert!(told.contains(": copied, ") && told.ends_with(" bytes behind"), "{told}");
 }
 
+/// It was told to be copied and followed, without any lag, for ever.
+#[test]
+fn a_replica_that_can_follow_no_more_is_said_to_be_cut_off() {
+    let world = World::new(1);
+    let url = world.replica.url();
+    let server = world.serve(&["--read-fallback", &url]);
+    let mut client = server.client();
+    until("the lag is known", || lag(&mut client, 0).is_some());
+    let publication =
+        |change: &str| world.primaries[0].ask(&format!("ALTER PUBLICATION weir {change}")).unwrap();
+    let is_cut_off = |client: &mut Client| {
+        let (told, _) = replica("status", &url, &world.stores());
+        assert!(told.contains("copied, cut off for good"), "{told}");
+        until("no lag is told", || lag(client, 0).is_none());
+        let (told, code) = replica("init", &url, &world.stores());
+        assert!(code == Some(2) && told.contains("pg_drop_replication_slot('weir_0')"), "{told}");
+    };
+    // As after a DROP TABLE and a restore.
+    publication("DROP TABLE weir_kv");
+    is_cut_off(&mut client);
+    publication("ADD TABLE weir_kv");
+    until("the lag is known", || lag(&mut client, 0).is_some());
+    world.replica.ask("ALTER SUBSCRIPTION weir_0 DISABLE").unwrap();
+    let primary = &world.primaries[0];
+    primary.ask("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'").unwrap();
+    primary.ask("SELECT pg_reload_conf()").unwrap();
+    for key in ["a", "b", "c", "d"] {
+        client.put(&format!("/kv/{key}"), b"value");
+        primary.ask("SELECT pg_switch_wal()").unwrap();
+    }
+    until("the log is gone", || {
+        primary.ask("CHECKPOINT").unwrap();
+        primary.ask("SELECT wal_status FROM pg_replication_slots").unwrap()[0][0] == "lost"
+    });
+    world.replica.ask("ALTER SUBSCRIPTION weir_0 ENABLE").unwrap();
+    let (told, _) = replica("status", &url, &world.stores());
+    assert!(told.contains("copied, cut off for good"), "{told}");
+}
+
 /// All shards share the replica's one table: clearing one of them must not take the rows of the others with it.
 #[test]
 fn a_shard_that_is_cleared_leaves_the_rows_of_the_others_on_the_replica() {
