@@ -2,6 +2,7 @@
 //!
 //! Knows names and addresses; does not connect.
 
+use super::variables;
 use http::uri::PathAndQuery;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -167,7 +168,7 @@ impl FromStr for Target {
 
 /// Whether a request can have this path and query.
 pub(super) fn check_path(path: &str) -> Result<(), String> {
-    match path.chars().find(|c| !matches!(c, '\x21'..='\x7e')) {
+    match variables::without(path).chars().find(|c| !matches!(c, '\x21'..='\x7e')) {
         None => Ok(()),
         Some(' ') => {
             Err("the path has a space; hint: write %20 for it, and quote the URL for the shell".into())

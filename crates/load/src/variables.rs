@@ -19,6 +19,11 @@ static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?-u)\{\{ *([\w:.-](?:[\w:. -]*[\w:.-])?) *\}\}").expect("a constant that parses")
 });
 
+/// `text` without its variables, whose names may have blanks.
+pub(super) fn without(text: &str) -> String {
+    String::from_utf8_lossy(&VARIABLE.replace_all(text.as_bytes(), &b""[..])).into_owned()
+}
+
 /// The variables of one request.
 pub(super) struct Variables<'c> {
     columns: &'c [String],

@@ -472,10 +472,11 @@ fn meaning(error: &mysql_async::Error) -> Meaning {
         // Wrong password or unknown user (class 28), unknown database, host not allowed, password expired, account locked,
         // TLS required.
         (1044 | 1049 | 1130 | 1251 | 1862 | 3118 | 3159 | 4151, _) | (_, Some("28")) => Meaning::Login,
-        // Too many connections; shut down, killed, cut off, timed out for idling.
-        (1040 | 1203 | 1226 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 3169 | 4031, _) => {
-            Meaning::Ended
-        }
+        // Too many connections; a host that is blocked for a while; shut down, killed, cut off, timed out for idling.
+        (
+            1040 | 1129 | 1203 | 1226 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 3169 | 4031,
+            _,
+        ) => Meaning::Ended,
         (1290 | 1792 | 1836, _) => Meaning::ReadOnly,
         // Lock wait, interrupted, out of time.
         (1205 | 1317 | 1969 | 3024 | 3572, _) => Meaning::TimedOut,

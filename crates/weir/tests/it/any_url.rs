@@ -152,7 +152,7 @@ fn variables_are_filled_in_from_the_seed_and_from_a_file() {
         "{\"id\":7,\"name\":\"a b\"}\n{\"id\":8,\"name\":\"c/d\"}\n{\"id\":9,\"name\":\"é\"}\n",
     );
     for file in [csv, lines] {
-        let url = service.url("/{{id}}/{{name}}?n={{int:1..3}}");
+        let url = service.url("/{{ id }}/{{name}}?n={{int:1..3}}");
         let flags = [
             "--values",
             &file,
