@@ -145,7 +145,7 @@ impl FaultInjector {
         self.base.0[Fault::Lock as usize].is_some()
     }
 
-    /// Whether requests may have to wait for their faults, or fail by them.
+    /// Whether faults can delay or fail requests, so that these leave the fast path.
     pub fn may_hold_requests(&self) -> bool {
         let times = [Fault::Worker, Fault::Delay];
         times.iter().any(|fault| !self.time(*fault).is_zero()) || self.fail_above().is_some()

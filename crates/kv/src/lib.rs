@@ -150,7 +150,7 @@ struct Lengths {
 
 /// Bytes of the time in [`Lengths::extra`].
 const EXPIRES_BYTES: usize = 8;
-/// The end of the year 9999, in milliseconds: no date of HTTP is later.
+/// The end of the year 9999, in milliseconds: later years have five digits, which dates of HTTP cannot have.
 const EXPIRES_MAX: u64 = 253_402_300_799_999;
 
 impl Row {
@@ -356,7 +356,7 @@ mod tests {
             (Attributes { expires: None, ..attributes }, &b"value"[..])
         );
         assert_eq!(row.attributes(), Attributes { content_type: "text/plain", ..Attributes::default() });
-        // What another program wrote into a table of weir's: no date can say it.
+        // Another program may write any number into the column.
         let late = |end| full.with_expiry(&key, Some(Timestamp(end))).attributes().expires;
         assert_eq!((late(EXPIRES_MAX), late(EXPIRES_MAX + 1)), (Some(Timestamp(EXPIRES_MAX)), None));
     }

@@ -69,7 +69,7 @@ pub(crate) fn with_unit(text: &str, unit: &str) -> Option<Figure> {
         "ns" => figure.shifted(-6),
         "us" | "µs" | "μs" => figure.shifted(-3),
         "s" | "sec" | "secs" | "k" | "K" => figure.shifted(3),
-        // Half a unit of the last digit is no power of ten then: rather too much.
+        // Rounded up to a power of ten: half a unit of the last digit is 30,000 ms / 10^decimals.
         "m" | "min" => Figure { value: figure.value * 6e4, decimals: figure.decimals - 5 },
         "M" => figure.shifted(6),
         "ms" | "" => figure,

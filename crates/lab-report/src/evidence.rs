@@ -128,7 +128,7 @@ const INTERVENTIONS: &[(&str, fn(&Effect) -> Option<String>)] = &[
     ("clients", |of| Some(of.level.to_string())),
     ("rounds", |of| Some(of.rounds.to_string())),
     ("expected loss, if it is the limit", |of| (!is_control(of)).then(|| percent(of.expected_loss, 1))),
-    ("measured loss, 95 % interval", |of| Some(measured(of, &of.loss, |share| percent(share, 1)))),
+    ("measured loss, interval", |of| Some(measured(of, &of.loss, |share| percent(share, 1)))),
     // It is about 1 at the limit, so it needs two decimals and no suffix.
     ("measured ÷ expected", |of| {
         (!is_control(of)).then(|| measured(of, &of.elasticity, |of| number(of, 2)))

@@ -354,7 +354,7 @@ impl Reactor {
                 self.account(index, self.now, driver);
                 self.release(index);
             } else {
-                // Once it has thought, it is the generator that it waits for.
+                // A client that has thought waits for the generator, which is latency.
                 let thinks = self.clients[index].state == State::Thinking;
                 let free = if thinks { at } else { self.now };
                 self.account(index, free, driver);
@@ -406,7 +406,7 @@ impl Reactor {
         }
     }
 
-    /// Reports what client `index` did instead of a request until then.
+    /// Reports what client `index` did instead of a request, up to `until`.
     fn account(&self, index: usize, until: Instant, driver: &mut impl Driver) {
         let Client { state, since, .. } = self.clients[index];
         driver.count(|recorder| recorder.waited(state, since, until));

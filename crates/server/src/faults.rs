@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// What takes longer is said before.
+/// Computations of at least this length are reported as busy time before they begin.
 const LONG: Duration = Duration::from_micros(10);
 /// Of the requests above the limit of the fault `fail`, one in this many fails.
 const FAILS_EVERY: u64 = 10;
@@ -73,8 +73,8 @@ impl Drop for FaultGuard {
 }
 
 impl Worker {
-    /// Computes for a request as long as its faults say, if they say no more than that. `false`: it gets them by
-    /// [`Worker::inject_faults`], which takes a way through the server that costs as much as a cache hit.
+    /// Spends the injected processor time of a request, if that is its only fault. `false`: call [`Worker::inject_faults`], whose path
+    /// costs about as much as a cache hit.
     pub(super) fn computes(&self) -> bool {
         let Some(injector) = self.shared.faults.as_ref().map(|faults| &faults.injector) else { return true };
         if injector.may_hold_requests() {

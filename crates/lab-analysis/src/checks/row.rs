@@ -273,15 +273,15 @@ pub(super) fn mix(case: &OfRow) -> Checked {
     if case.ran.iter().all(|(_, load)| load.attempts == 0) {
         return Checked::not_checked("no request completed");
     }
-    let remedy = "Hardly one row in a thousand fails by chance: some operations wait longer than the window, or fail more often.";
+    let remedy = "By chance fewer than one row in a thousand fails. Probably some operations take longer than the window.";
     let looks: usize = case.ran.iter().map(|(_, load)| load.mix.len()).sum();
     Checked::unless(case.ran.iter().find_map(|(_, load)| another_mix(load, looks)), remedy)
 }
 
-/// The operation that was not as frequent as asked for, which is looked for in so many places.
+/// The operation that was not as frequent as asked for, of so many `looks` in this row.
 fn another_mix(load: &LoadReport, looks: usize) -> Option<String> {
     const CHANCE: f64 = 1e-3;
-    // A normal deviate is larger than z with a probability of less than 2 exp(-z²/2).
+    // A normal deviate exceeds ±z with a probability below 2 exp(-z²/2).
     let sigmas = (2.0 * (2.0 * looks as f64 / CHANCE).ln()).sqrt();
     let attempts = load.attempts as f64;
     let observed = load.operations.iter().map(|of| (of.operation.as_str(), of.attempts as f64));

@@ -20,7 +20,7 @@ pub struct Length {
     pub adaptive: Option<Adaptive>,
 }
 
-/// Faults for which requests may have to wait.
+/// Faults that take requests off the server's fast path.
 pub(super) const WAITED_FOR: [&str; 2] = ["worker", "delay"];
 
 /// A trial to be run.
@@ -36,7 +36,7 @@ pub struct Planned<'a> {
     pub length: Length,
     /// Whether it is one of a round of interventions.
     pub in_round: bool,
-    /// Whether requests of that round may have to wait for faults: then all of them go the same way through the server.
+    /// Whether a fault of that round takes requests off the server's fast path: then all its trials have such a fault.
     pub may_wait: bool,
     /// What is made slower for it.
     pub change: Option<&'a Change>,

@@ -420,7 +420,7 @@ impl Tier {
     fn forget_if_older(&self, place: Place, key: &Key, found: Option<&Row>) {
         let is_older = |cached: &Row| {
             found.is_none_or(|found| match found.version().cmp(&cached.version()) {
-                // Only the end of its life has changed.
+                // A touch changes the expiry and keeps the version.
                 Ordering::Equal => found.attributes() != cached.attributes(),
                 other => other.is_gt(),
             })

@@ -248,7 +248,7 @@ impl State {
         Position::behind(self.last)
     }
 
-    /// Whether there is a block with this id, or was just before the first.
+    /// Whether a block with this id is in memory, or is the one that `since` is behind.
     fn knows(&self, id: u64) -> bool {
         id == self.since.block || self.recent.binary_search_by_key(&id, |block| block.id).is_ok()
     }
@@ -261,7 +261,7 @@ impl State {
             ids.push(id);
         }
         self.stored_bytes += bytes_of(block);
-        // In the order of the ids, in which the store forgets them: batches end in any.
+        // Sorted by id, because the store removes blocks by id. Batches end in any order.
         let at = self.stored.partition_point(|(id, ..)| *id < block.id);
         self.stored.insert(at, (block.id, block.at, bytes_of(block), ids));
     }
@@ -441,7 +441,7 @@ impl Watch {
         let blocks: Vec<EventBlock> = {
             let mut state = events.state.lock();
             if self.position < state.since || !state.knows(self.position.block) {
-                // Of another history, if no block is called so, as before a backup was restored.
+                // No block has this id: the position may be from before a backup was restored.
                 self.position = state.behind();
                 self.tell(&mut state);
                 return Some(Next::Reset(self.position));

@@ -231,7 +231,7 @@ impl Owner {
                 () = tokio::time::sleep(pause) => {}
             }
             if *self.shared.leaving.borrow() != Leaving::No {
-                // Nobody looks any more after what waits for the store.
+                // After this thread ends nobody refuses waiting requests, so they are refused now.
                 self.announce(Status::Down(refused().to_string()));
                 return None;
             }

@@ -61,7 +61,7 @@ pub(super) struct Base {
     timed_out: AtomicBool,
     /// What was set last of [`LOCK_WAIT`] and [`LOCK_WAIT_AGAIN`]. Neither in a session that only reads.
     lock_wait: &'static str,
-    /// Whether its reads are for writes.
+    /// Whether a write has begun: from then on reads decide writes, and wait for locks as these do.
     writes: bool,
 }
 

@@ -171,7 +171,7 @@ impl Import {
                 self.send()?;
                 self.page = Some(page);
             } else if !content.is_empty() {
-                // Behind the last page: another export, of which nothing is known yet.
+                // A line behind the last page begins another export, whose end was not seen yet.
                 self.page.take_if(|page| page.next.is_none());
                 match content.len() > LINE_BYTES_BATCH {
                     true => self.send().and_then(|()| self.send_alone(number, content))?,

@@ -117,7 +117,7 @@ fn delete(client: &mut Client, path: &str) {
     assert_eq!(ask(client, "DELETE", path, &[], b"").status, 204);
 }
 
-/// Of the others the client was told where they were when it came, so it fell behind in them.
+/// An id kept where the other stores were when the client came, and the first store was sent in full before the others.
 #[test]
 fn an_id_says_how_far_all_stores_have_come_and_all_are_told_of_in_turn() {
     let directory = tempfile::tempdir().unwrap();

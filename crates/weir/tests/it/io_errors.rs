@@ -160,7 +160,7 @@ fn no_start_that_fails_loses_a_row() {
     assert!(refused > attempts / 8 && refused < attempts, "{refused} of {attempts}");
 }
 
-/// A server on a network may have done what it says has failed: then the next segment says where the one before ends.
+/// A network file system may report a rename as failed that it has carried out. The next segment then says where the one before ends.
 #[test]
 fn after_a_rename_that_failed_and_was_done_nothing_is_lost() {
     let directory = tempfile::tempdir().unwrap();

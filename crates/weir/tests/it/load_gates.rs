@@ -327,7 +327,7 @@ fn the_highest_rate_under_conditions_is_found_between_two_bounds() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.ends_with("hint: write what has to hold: p99<20ms\n"), "{stderr}");
 
-    // Far from what a stall of this machine makes a request late.
+    // A stall of the machine delays requests by less.
     let url = service.url("/slow/50");
     let (output, stdout, stderr) = weir_load(&[&url, "--find-rate=p50<40ms", "--within=8s", "-q"]);
     assert_eq!(output.status.code(), Some(3), "{stdout}{stderr}");

@@ -126,7 +126,7 @@ fn a_store_that_another_role_holds_is_taken() {
     assert!(why.contains("another server holds the store") && !why.contains("since"), "{why}");
 }
 
-/// It waited for as long as the table was locked, and was called unknown.
+/// It waited as long as the table was locked, and was answered as unknown.
 #[test]
 fn also_the_first_write_of_a_session_waits_for_no_lock_for_long() {
     let postgres = postgres();

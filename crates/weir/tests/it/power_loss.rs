@@ -9,6 +9,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -180,7 +181,6 @@ fn recorded(store: &Path, record: &Path, segment: &str) -> (String, [(&'static s
 }
 
 fn run(operations: usize, sizes: &[usize], segment: &str) -> Run {
-    use std::os::unix::fs::MetadataExt;
     let directory = tempfile::tempdir().unwrap();
     let (store, record) = (directory.path().join("store"), directory.path().join("record"));
     let (url, environment) = recorded(&store, &record, segment);
@@ -461,10 +461,9 @@ fn no_acknowledged_write_is_lost_when_power_is() {
     assert!(states >= if is_long() { 10_000 } else { 400 }, "{states} states");
 }
 
-/// The page cache says that it is there, and so do answers. Also of files that somebody has just copied.
+/// An opening writes and flushes what only the page cache may have, also of files that were copied a moment ago.
 #[test]
 fn what_a_server_found_is_on_disk_once_it_is_open() {
-    use std::os::unix::fs::MetadataExt;
     let directory = tempfile::tempdir().unwrap();
     let (store, record) = (directory.path().join("store"), directory.path().join("record"));
     let (url, environment) = recorded(&store, &record, "16KiB");
@@ -504,14 +503,9 @@ fn what_a_server_found_is_on_disk_once_it_is_open() {
 /// Only the last of them was.
 #[test]
 fn the_name_of_each_directory_that_a_store_makes_is_flushed() {
-    use std::os::unix::fs::MetadataExt;
     let directory = tempfile::tempdir().unwrap();
     let (made, record) = (directory.path().join("made"), directory.path().join("record"));
-    let environment = [
-        ("LD_PRELOAD", library(directory.path())),
-        ("WEIR_DISK_DIR", made.display().to_string()),
-        ("WEIR_DISK_RECORD", record.display().to_string()),
-    ];
+    let (_, environment) = recorded(&made, &record, "1MiB");
     let store = format!("file:{}/with/store", made.display());
     Server::start_in(&store, &[], &environment).unwrap().kill();
     let calls = calls(&record);
@@ -587,7 +581,6 @@ name = "mixed"
 
 /// What a lab run did to its directory, and the inode of that.
 fn lab_run() -> (Vec<Call>, u64) {
-    use std::os::unix::fs::MetadataExt;
     let directory = tempfile::tempdir().unwrap();
     let [file, out, record] = ["experiment.toml", "out", "record"].map(|name| directory.path().join(name));
     fs::write(&file, LAB).unwrap();

@@ -10,7 +10,7 @@ use lab_data::experiment::{DATABASE, SERVER, Target, Workload};
 use lab_data::results::{Change, SLOWER_GENERATOR, SLOWER_SERVER};
 use std::time::Duration;
 
-/// A fault that takes next to no time, and for which a request may have to wait.
+/// A fault of 1 ns that takes requests off the server's fast path.
 const MINIMAL_FAULT: &str = "worker=0.001us";
 /// The fault of the server that makes `change`, if it is one.
 fn fault_of(change: &Change) -> Option<&str> {

@@ -39,7 +39,7 @@ pub(super) struct LiveRunner<'a> {
     changed: Option<Change>,
     /// Whether the trial is one of a round: its server has faults, until they are removed.
     in_round: bool,
-    /// Whether requests of the round may have to wait for faults.
+    /// Whether all requests of the round are to be off the server's fast path.
     may_wait: bool,
     /// How often something died and all was started anew.
     revivals: u32,

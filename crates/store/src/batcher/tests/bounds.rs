@@ -286,7 +286,7 @@ impl Store for Ending {
     }
 }
 
-/// They were held until their time was over, and then called unknown.
+/// They waited for `--store-timeout`, and were answered as unknown.
 #[test]
 fn what_waits_for_the_store_is_refused_when_the_server_ends_before_it_has_it() {
     let config = Config { is_standby: true, ..Config::default() };
