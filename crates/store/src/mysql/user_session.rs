@@ -192,6 +192,7 @@ impl Session for UserTableSession {
     }
 
     async fn value_bytes(&mut self, keys: &[Key]) -> Answer<u64> {
+        self.table.check(keys.iter().map(|key| (key, None)))?;
         let Statements { value_bytes, key, .. } = &self.table.statements;
         self.base.value_bytes_by(keys, |length| over(key, value_bytes, length)).await
     }

@@ -98,8 +98,12 @@ impl Base {
         self.limit_lock_wait_of_read().await;
         let keys: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
         let sum = self.client.query_one(statement, &[&keys]).await;
-        let bytes = sum.and_then(|sum| sum.try_get::<_, i64>(0));
-        bytes.map(|bytes| bytes as u64).map_err(|error| self.failure(error, Step::Read))
+        match sum.and_then(|sum| sum.try_get::<_, i64>(0)) {
+            Ok(bytes) => Ok(bytes as u64),
+            // A key that the database has no characters for is read alone.
+            Err(error) if error.code() == Some(&SqlState::UNTRANSLATABLE_CHARACTER) => Ok(0),
+            Err(error) => Err(self.failure(error, Step::Read)),
+        }
     }
 
     /// Lists by the statement for rows that have not expired, or by that for those that have.

@@ -198,6 +198,7 @@ impl Session for UserTableSession {
     }
 
     async fn value_bytes(&mut self, keys: &[Key]) -> Answer<u64> {
+        self.table.check(keys.iter().map(|key| (key, None)))?;
         self.base.value_bytes(&self.value_bytes, keys).await
     }
 

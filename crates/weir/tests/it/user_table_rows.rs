@@ -94,6 +94,8 @@ fn a_key_with_characters_that_the_database_does_not_have_is_absent() {
         let put =
             |key: &Key| Write { key: key.clone(), version: Version(1), change: Change::Put(row.clone()) };
         session.write(&[put(&keys[1])]).await.unwrap();
+        // Not known, and no failure: they are read one by one.
+        assert_eq!((session.value_bytes(&keys).await, session.value_bytes(&keys[1..]).await), (Ok(0), Ok(1)));
         let mut rows = Vec::new();
         while rows.len() < keys.len() {
             rows.extend(session.read(&keys[rows.len()..]).await.unwrap());
