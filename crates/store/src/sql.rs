@@ -39,7 +39,9 @@ pub(super) enum Meaning {
     TimedOut,
     /// Something in the statement: one row may be at fault for all.
     Unfit,
-    /// Something with the server or the tables.
+    /// The server lacks room or memory, or has a fault of its own: that may pass.
+    Faulty,
+    /// Something with the server's settings or the tables.
     Refused,
 }
 
@@ -110,11 +112,15 @@ impl Failure {
         };
         let (kind, what) = match (step, meaning) {
             // Trying again does not help, unless the server is away or busy.
-            (Step::Setup(what), Meaning::ReadOnly | Meaning::Unfit | Meaning::Refused) => {
+            (Step::Setup(what), Meaning::ReadOnly | Meaning::Faulty | Meaning::Unfit | Meaning::Refused) => {
                 let what = format!("cannot {what} in {shown}: {cause}");
                 return match meaning {
                     Meaning::ReadOnly => {
                         let remedy = "use a server that takes writes, or end its read-only mode";
+                        Error::new(Kind::Unavailable, format!("{what}; {remedy}"))
+                    }
+                    Meaning::Faulty => {
+                        let remedy = "look into the database's log; its disk may be full";
                         Error::new(Kind::Unavailable, format!("{what}; {remedy}"))
                     }
                     _ => Error::new(Kind::Config, what),
@@ -132,7 +138,7 @@ impl Failure {
             (_, Meaning::RolledBack) => (Kind::Retry, "rolled a write back"),
             (_, Meaning::TimedOut) => (Kind::Rejected, "gave a write up"),
             (_, Meaning::Unfit) => (Kind::Rejected, "refused a write"),
-            (_, Meaning::Login | Meaning::Refused) => (Kind::Refused, "refuses to write"),
+            (_, Meaning::Login | Meaning::Faulty | Meaning::Refused) => (Kind::Refused, "refuses to write"),
         };
         Error::new(kind, format!("the store {shown} {what}: {cause}"))
     }

@@ -485,6 +485,8 @@ fn meaning(error: &mysql_async::Error) -> Meaning {
         // A packet, a row or a blob too large for a setting; a check; a trigger; no partition for it.
         (1048 | 1118 | 1153 | 1301 | 1364 | 1366 | 1526 | 1591 | 1644 | 1748 | 3819 | 4025, _)
         | (_, Some("22" | "23" | "44" | "45")) => Meaning::Unfit,
+        // A disk or a table that is full or cannot be written; memory and threads; an error of the engine.
+        (1003 | 1021 | 1026 | 1030 | 1037 | 1038 | 1041 | 1114 | 1135 | 1878, _) => Meaning::Faulty,
         _ => Meaning::Refused,
     }
 }
@@ -544,7 +546,7 @@ mod tests {
         assert!(matches!(kind(1644, "45000"), Meaning::Unfit), "a trigger");
         assert!(matches!(kind(30001, "45000"), Meaning::Unfit), "a trigger with a number of its own");
         assert!(matches!(kind(1526, "HY000"), Meaning::Unfit), "no partition");
-        assert!(matches!(kind(1021, "HY000"), Meaning::Refused), "disk full");
+        assert!(matches!(kind(1021, "HY000"), Meaning::Faulty), "disk full");
         assert!(matches!(kind(1290, "HY000"), Meaning::ReadOnly), "read only");
         assert!(matches!(kind(1927, "70100"), Meaning::Ended), "killed");
         assert!(matches!(kind(1040, "08004"), Meaning::Ended), "too many connections");

@@ -447,6 +447,8 @@ impl From<tokio_postgres::Error> for Failure {
             _ if [SqlState::LOCK_NOT_AVAILABLE, SqlState::QUERY_CANCELED].contains(code) => Meaning::TimedOut,
             // The values, the table's own rules or triggers, or a size: one row may be at fault for all.
             Some("22" | "23" | "44" | "54" | "P0") => Meaning::Unfit,
+            // Insufficient resources, as of disk or memory; errors of the system and within the server.
+            Some("53" | "58" | "XX") => Meaning::Faulty,
             _ => Meaning::Refused,
         };
         Failure::Database(meaning, cause)

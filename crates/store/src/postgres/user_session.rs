@@ -184,7 +184,7 @@ impl UserTableSession {
 
 /// Whether an error says something of the server, the connection or the schema, whatever the row is.
 fn is_of_server(code: &SqlState) -> bool {
-    let classes = ["08", "25", "28", "42", "53", "55", "57", "58", "72", "XX"];
+    let classes = ["08", "25", "28", "42", "55", "57", "72"];
     classes.iter().any(|class| code.code().starts_with(class))
 }
 

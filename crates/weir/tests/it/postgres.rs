@@ -114,6 +114,26 @@ fn a_batch_of_locked_rows_is_refused_in_time() {
     }
 }
 
+/// It ended with the code of a wrong setting, after which systemd does not start a server again.
+#[test]
+fn a_start_at_a_full_database_is_no_wrong_setting() {
+    let postgres = postgres();
+    postgres
+        .ask(
+            "CREATE FUNCTION fill() RETURNS event_trigger LANGUAGE plpgsql AS
+                 $$BEGIN RAISE 'no space left' USING ERRCODE = '53100'; END$$;
+             CREATE EVENT TRIGGER full_disk ON ddl_command_start EXECUTE FUNCTION fill()",
+        )
+        .unwrap();
+    let output =
+        weir().args(["serve", "--listen", "127.0.0.1:0", "--store", &postgres.url()]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no space left (53100)") && said.contains("hint: look into"), "{said}");
+    postgres.ask("DROP EVENT TRIGGER full_disk").unwrap();
+    Server::start(&postgres.url(), &[]).kill();
+}
+
 /// What a role may not see of another one's session is NULL, which ended the process.
 #[test]
 fn a_store_that_another_role_holds_is_taken() {
