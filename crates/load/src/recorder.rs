@@ -108,9 +108,10 @@ impl Recorder {
     /// Counts an attempt whose first byte came before its end, or never.
     #[cold]
     fn record_parts(&mut self, attempt: &Attempt) {
-        self.tally.in_parts.record(attempt.until.duration_since(attempt.sent).as_nanos() as u64);
+        let begun = self.begun([attempt.since, attempt.sent]);
+        self.tally.in_parts.record(attempt.until.duration_since(begun).as_nanos() as u64);
         if let Some(first_byte) = attempt.first_byte.filter(|_| attempt.status != 0) {
-            self.tally.first_byte.record(first_byte.duration_since(attempt.sent).as_nanos() as u64);
+            self.tally.first_byte.record(first_byte.duration_since(begun).as_nanos() as u64);
         }
     }
 
@@ -410,6 +411,18 @@ mod tests {
         assert_eq!((count, us_mean), (2, 15_000.0));
         assert!((us_p50 - 10_000.0).abs() < 10.0 && (us_max - 20_000.0).abs() < 20.0, "{us_p50} {us_max}");
         assert_eq!(tally.latency().count, 3);
+    }
+
+    /// The run ended without a report: these two did not begin at the same instant.
+    #[test]
+    fn the_first_byte_after_a_thought_counts_from_where_its_latency_does() {
+        let window = window(1000 * MS);
+        let mut recorder = closed(window);
+        let at = |ms: u32| window.start + ms * MS;
+        let in_parts = attempt(Ok(Success::Done), at(0), at(100));
+        recorder.record(&Attempt { sent: at(40), first_byte: Some(at(90)), ..in_parts });
+        let tally = recorder.into_tally();
+        assert_eq!((tally.latency().us_max, tally.first_byte().us_max), (100_000.0, 90_000.0));
     }
 
     #[test]

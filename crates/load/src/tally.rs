@@ -49,10 +49,10 @@ pub(super) struct Tally {
     pub(super) connects: u64,
     /// How long it took to make those that were made.
     pub(super) connecting: Samples,
-    /// From the send to the end: of attempts whose answer did not come as a whole, or not at all. The others had their first byte
+    /// The latency, in an open loop from the send: of attempts whose answer did not come as a whole, or not at all. The others had their first byte
     /// when they were over, so that nothing more is recorded of them.
     pub(super) in_parts: Samples,
-    /// From the send to the first byte: of those among them that had an answer.
+    /// To the first byte, from where that begins: of those among them that had an answer.
     pub(super) first_byte: Samples,
     pub(super) backoff: Duration,
     pub(super) think: Duration,
@@ -212,7 +212,7 @@ impl Tally {
         self.all().summary()
     }
 
-    /// From the send to the first byte, of all attempts that had an answer.
+    /// To the first byte from where a latency begins, in an open loop from the send; of all attempts that had an answer.
     pub(super) fn first_byte(&self) -> Latency {
         let mut samples = self.open.as_ref().map_or_else(|| self.all(), |open| open.service.clone());
         samples.subtract(&self.in_parts);
