@@ -93,12 +93,31 @@ pub(super) struct OperationStream {
     random: Xoshiro256PlusPlus,
     /// Which client's, counted over all threads.
     client: u64,
-    /// Keys taken in sequence so far: PUTs of the client's own keys, inserts, or steps of a walk.
-    taken: u64,
+    taken: Taken,
     /// The steps left of the entry begun: its place and that of the next step.
     pending: Option<(usize, usize)>,
     /// The key of its first step.
     first_key: u64,
+}
+
+/// What a client has taken in sequence so far, of each distribution by itself: a mix may have several.
+#[derive(Clone, Debug, Default)]
+struct Taken {
+    /// PUTs of new keys.
+    inserts: u64,
+    /// PUTs of its own keys.
+    own: u64,
+    /// Steps of the walk of all clients together.
+    sequence: u64,
+    /// Steps of its own walk.
+    scan: u64,
+    requests: u64,
+}
+
+/// The next number of a count.
+fn take(count: &mut u64) -> u64 {
+    *count += 1;
+    *count - 1
 }
 
 /// One stream per client, in their order.
@@ -111,7 +130,7 @@ pub(super) fn streams(seed: u64, clients: u32) -> Vec<OperationStream> {
         .map(|client| {
             let own = random.clone();
             random.jump();
-            OperationStream { random: own, client, taken: 0, pending: None, first_key: 0 }
+            OperationStream { random: own, client, taken: Taken::default(), pending: None, first_key: 0 }
         })
         .collect()
 }
@@ -142,7 +161,7 @@ impl OperationStream {
             Operation::ComputePrime => PRIMES.0 + below(&mut self.random, PRIMES.1 - PRIMES.0 + 1),
             Operation::ComputeHash => self.random.next_u64(),
             Operation::Request => {
-                let sequence = self.take();
+                let sequence = take(&mut self.taken.requests);
                 self.interleaved(sequence, space)
             }
             _ if first_key => self.first_key,
@@ -163,16 +182,16 @@ impl OperationStream {
             Distribution::Popular(count) => below(random, count.min(space.keys)),
             Distribution::Zipfian { .. } => space.scatter.place(entry.zipf.draw(random)),
             Distribution::Latest if operation.has_value() => {
-                let sequence = self.take();
+                let sequence = take(&mut self.taken.inserts);
                 self.inserted(sequence, space)
             }
             Distribution::Latest => {
                 // From the newest back: first what this client inserted, then the keys that were there before. Always
                 // over so many ranks as there were keys at first, so that the skew stays as it is while keys are added.
                 let age = entry.zipf.draw(random);
-                match self.taken.checked_sub(age + 1) {
+                match self.taken.inserts.checked_sub(age + 1) {
                     Some(sequence) => self.inserted(sequence, space),
-                    None => space.keys - 1 - (age - self.taken),
+                    None => space.keys - 1 - (age - self.taken.inserts),
                 }
             }
             Distribution::Hotspot { operations_percent, .. } => {
@@ -185,34 +204,28 @@ impl OperationStream {
                 }
             }
             Distribution::Sequence => {
-                let sequence = self.take();
+                let sequence = take(&mut self.taken.sequence);
                 let steps = self.interleaved(sequence, space);
                 ((u128::from(space.first) + u128::from(steps)) % u128::from(space.keys)) as u64
             }
             Distribution::OwnSequence => self.own_key(operation, space),
             Distribution::Scan => {
                 let offset = u128::from(space.keys) * u128::from(self.client) / u128::from(space.clients);
-                ((offset + u128::from(self.take())) % u128::from(space.keys)) as u64
+                ((offset + u128::from(take(&mut self.taken.scan))) % u128::from(space.keys)) as u64
             }
             Distribution::Single => 0,
         }
-    }
-
-    /// The next number of the client's own count.
-    fn take(&mut self) -> u64 {
-        self.taken += 1;
-        self.taken - 1
     }
 
     /// The key of a PUT is the client's next one; that of anything else is one of the client's latest, so that
     /// deletes (but for a first one) name keys that were written.
     fn own_key(&mut self, operation: Operation, space: &KeySpace) -> u64 {
         let sequence = match operation {
-            _ if operation.has_value() => self.take(),
-            _ if self.taken == 0 => 0,
+            _ if operation.has_value() => take(&mut self.taken.own),
+            _ if self.taken.own == 0 => 0,
             _ => {
                 let own = space.keys.div_ceil(space.clients);
-                self.taken - 1 - below(&mut self.random, self.taken.min(own))
+                self.taken.own - 1 - below(&mut self.random, self.taken.own.min(own))
             }
         };
         self.interleaved(sequence, space)
@@ -369,6 +382,26 @@ mod tests {
         let expected: Vec<f64> = heights.iter().map(|height| reads * height / sum).collect();
         let (found, degrees) = chi_squared(&reads_by_age, &expected);
         assert!(found < chi_squared_limit(degrees), "{found} with {degrees} degrees");
+    }
+
+    /// They shared a count: of an own key that another distribution had counted there was no PUT.
+    #[test]
+    fn each_distribution_of_a_mix_counts_by_itself() {
+        let mix: Mix =
+            "get@latest=1,put@latest=1,get@own=1,put@own=1,get@scan=1,get@sequence=1".parse().unwrap();
+        let space =
+            KeySpace::new(&Plan { mix: Some(mix), keys: Some(1000), clients: 3, ..Plan::example("get_all") });
+        let drawn = first(2000, 5, 1, &space);
+        let inserts = drawn.iter().filter(|(of, key)| *of == Operation::Put && *key >= 1000);
+        let expected = (0..).map(|sequence| 1000 + 3 * sequence + 1);
+        assert!(inserts.clone().map(|(_, key)| *key).eq(expected.take(inserts.count())));
+        let mut there: HashSet<u64> = (0..1000).collect();
+        for (operation, key) in drawn {
+            match operation {
+                Operation::Put => drop(there.insert(key)),
+                _ => assert!(there.contains(&key), "{key}"),
+            }
+        }
     }
 
     fn first_of(space: &KeySpace, seed: u64) -> u64 {
