@@ -32,7 +32,6 @@ pub(super) struct ClientOptions {
     pub(super) connect: Connect,
     /// Of HTTP/2: how many clients share a connection.
     pub(super) streams: Option<u32>,
-    pub(super) absent_is_success: bool,
     /// Reactors that start at once and share what may start together.
     pub(super) threads: u32,
     /// Processor time that is added to each request.
@@ -289,7 +288,7 @@ impl Client {
         if is_last || self.sent < self.request.bytes.len() {
             self.stream = None;
         }
-        let over = self.complete(shared);
+        let over = self.complete();
         if let Step::Over { result: Err(_), .. } = over {
             let room = RECEIVED_BYTES_MAX.saturating_sub(self.received.len());
             self.received.extend_from_slice(&shared.scratch[..bytes.min(room)]);
@@ -298,10 +297,10 @@ impl Client {
     }
 
     /// What the complete answer means.
-    pub(super) fn complete(&mut self, shared: &Shared) -> Step {
+    pub(super) fn complete(&mut self) -> Step {
         self.rest = BACKOFF_MIN;
         self.answer.is_complete = true;
-        let result = self.answer.verdict(&self.request, shared.options.absent_is_success);
+        let result = self.answer.verdict(&self.request);
         Step::Over { result, broken: false }
     }
 

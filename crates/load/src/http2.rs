@@ -276,7 +276,7 @@ impl Http2 {
         }
         let error = match received {
             Ok(false) => return Ok(Step::Wait),
-            Ok(true) => return Ok(client.complete(shared)),
+            Ok(true) => return Ok(client.complete()),
             Err(error) => error,
         };
         let exchange = &mut self.exchanges[index];

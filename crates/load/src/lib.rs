@@ -141,7 +141,7 @@ pub fn generator_limit(report: &LoadReport) -> Option<String> {
 /// How much of the latencies of a closed loop the generator waited for a core, 0–1; `None` where that is not known. They are too
 /// high by this share at least: several requests may wait at once.
 pub fn generator_delay(report: &LoadReport) -> Option<f64> {
-    let in_flight_secs = report.in_flight_mean? * report.window_secs;
+    let in_flight_secs = report.request_secs();
     let delayed = report.run_delay_secs? / in_flight_secs;
     // Where nothing succeeded, clients mostly back off, and what failed says nothing of latencies.
     let is_measured = report.schedule.is_none() && in_flight_secs > 0.0 && report.successes > 0;
@@ -305,7 +305,7 @@ mod tests {
             window_secs: 10.0,
             threads: 2,
             cpu_secs: 14.0,
-            in_flight_mean: Some(4.0),
+            edge_secs: 40.0,
             run_delay_secs: Some(0.4),
             successes: 1,
             ..LoadReport::default()

@@ -122,7 +122,6 @@ pub(super) fn run_threads<R>(
         timeout: plan.timeout,
         connect: plan.connect,
         streams: plan.http2_streams(),
-        absent_is_success: plan.absent_is_success(),
         threads,
         added_cpu: plan.added_cpu,
     };

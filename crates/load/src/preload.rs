@@ -31,7 +31,6 @@ pub(super) fn preload(plan: &Plan, endpoints: &Arc<[Endpoint]>, observer: Observ
         timeout: plan.timeout,
         connect: Connect::Once,
         streams: plan.http2_streams(),
-        absent_is_success: false,
         threads: 1,
         added_cpu: Duration::ZERO,
     };

@@ -66,6 +66,8 @@ impl Samples {
         for at in others.histogram.iter_recorded().filter(|at| at.value_iterated_to() > least) {
             let ns = others.histogram.median_equivalent(at.value_iterated_to());
             self.record_n(ns.max(others.min_ns).min(others.max_ns), at.count_at_value());
+            // It may be longer than a bucket can say.
+            self.max_ns = self.max_ns.max(others.max_ns);
         }
     }
 

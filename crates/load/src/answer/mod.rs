@@ -117,7 +117,7 @@ impl Answer {
     }
 
     /// What a complete answer means for `request`.
-    pub(super) fn verdict(&self, request: &Request, absent_is_success: bool) -> Outcome {
+    pub(super) fn verdict(&self, request: &Request) -> Outcome {
         let form = request.form;
         let ok = form.ok.contains(self.status);
         let absent = form.absent.contains(&self.status) || ok && self.says_absent(form);
@@ -127,7 +127,7 @@ impl Answer {
         match self.status {
             _ if ok && is_error() => Err(Fault::Malformed),
             _ if absent && request.operation.is_conditional() => Ok(Success::PreconditionFailed),
-            _ if absent && absent_is_success => Ok(Success::Absent),
+            _ if absent && request.may_be_absent => Ok(Success::Absent),
             _ if ok && is_other() => Err(Fault::UnexpectedBody),
             _ if ok && !absent && self.is_as_expected(request) => Ok(Success::Done),
             // What a write's answer lacks is a word of the server's, not a value.

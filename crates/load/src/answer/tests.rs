@@ -33,7 +33,7 @@ fn check(request: &Request, wire: &str, ends: bool, expected: Result<Success, Fa
                 assert!(ends, "{wire:?} is not complete");
                 answer.end()?;
             }
-            answer.verdict(request, false)
+            answer.verdict(request)
         });
         assert_eq!(verdict, expected, "{wire:?} in pieces of {piece}");
     }
@@ -139,11 +139,12 @@ fn statuses_fall_into_their_classes() {
 
 #[test]
 fn an_absent_key_is_fine_where_the_workload_says_so() {
-    let read = request(Operation::Get, "k=");
+    let mut read = request(Operation::Get, "k=");
     let mut answer = Answer::default();
     assert_eq!(answer.take(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", &read), Ok(true));
-    assert_eq!(answer.verdict(&read, true), Ok(Success::Absent));
-    assert_eq!(answer.verdict(&read, false), Err(Fault::Http4xx));
+    assert_eq!(answer.verdict(&read), Err(Fault::Http4xx));
+    read.may_be_absent = true;
+    assert_eq!(answer.verdict(&read), Ok(Success::Absent));
 }
 
 #[test]
@@ -160,13 +161,14 @@ fn a_text_may_stand_anywhere_in_a_body_where_the_dialect_says_so() {
     ] {
         check(&read, &ok(body), false, expected);
     }
+    let read = Request { may_be_absent: true, ..read };
     let mut answer = Answer::default();
     assert_eq!(answer.take(ok("{\"header\":{}}").as_bytes(), &read), Ok(true));
-    assert_eq!(answer.verdict(&read, true), Ok(Success::Absent));
+    assert_eq!(answer.verdict(&read), Ok(Success::Absent));
     // The answer that follows is judged by its own body.
     answer.reset();
     assert_eq!(answer.take(ok(there).as_bytes(), &read), Ok(true));
-    assert_eq!(answer.verdict(&read, true), Ok(Success::Done));
+    assert_eq!(answer.verdict(&read), Ok(Success::Done));
 
     let null = "[get]\npath = \"/{key}\"\nabsent_if = \"null\"\nholds = \"{value}\"";
     let null = request_of(Dialect::of_file("a.toml", null).unwrap(), Operation::Get, "k=");
@@ -200,7 +202,7 @@ fn no_more_of_a_body_is_kept_than_its_beginning() {
         answer.take(piece, &read).unwrap();
     }
     assert_eq!(answer.content.kept.len(), KEPT_BYTES_MAX + read.expected.len());
-    assert_eq!(answer.verdict(&read, true), Err(Fault::WrongValue));
+    assert_eq!(answer.verdict(&read), Err(Fault::WrongValue));
 }
 
 #[test]
@@ -304,7 +306,7 @@ fn a_503_may_say_its_outcome_where_the_dialect_knows_how() {
     ] {
         answer.reset();
         assert_eq!(answer.take(unavailable(field).as_bytes(), &put), Ok(true));
-        assert_eq!(answer.verdict(&put, false), Err(expected));
+        assert_eq!(answer.verdict(&put), Err(expected));
     }
 }
 
@@ -321,7 +323,7 @@ fn an_answer_forgets_the_one_before() {
     assert!(!answer.begun && answer.status == 0);
     assert_eq!(answer.take(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nk=", &read), Ok(true));
     assert!(answer.keeps_alive());
-    assert_eq!(answer.verdict(&read, false), Ok(Success::Done));
+    assert_eq!(answer.verdict(&read), Ok(Success::Done));
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub(super) struct Request {
     pub(super) exact: bool,
     /// How much of the answer's body is to be kept until it is complete, in bytes.
     pub(super) keeps_bytes: usize,
+    /// Whether it is a good answer that there is no such key.
+    pub(super) may_be_absent: bool,
     /// How to judge the answer.
     pub(super) form: &'static OperationTemplate,
     /// What is encoded before it is written.
@@ -79,6 +81,8 @@ pub(super) struct Requests {
     values: Values,
     /// How many kinds of requests are told apart.
     kinds: usize,
+    /// From which key on a read may find nothing.
+    absent_from: u64,
 }
 
 /// One rendering: what goes into the gaps.
@@ -114,6 +118,7 @@ impl Requests {
             forms: forms.collect(),
             seed: plan.seed,
             kinds: plan.kind_count(),
+            absent_from: plan.absent_from(),
             values,
             key_prefix: &plan.workload().key_prefix,
             sizes: Sizes::new(plan.value_size()),
@@ -182,6 +187,7 @@ impl Requests {
         request.keeps_version = self.keeps_versions && ask.operation == Operation::Get;
         request.form = template.form;
         request.is_head = template.is_head;
+        request.may_be_absent = !exact && number >= self.absent_from;
         request.exact = exact && request.form.whole;
         request.keeps_bytes =
             if request.form.keeps_body { request.expected.len() + request.form.kept_bytes() } else { 0 };
