@@ -25,6 +25,8 @@ pub struct Row {
     pub level: u32,
     /// Requests per second that an open loop asked for; `None` of a closed one.
     pub offered_rps: Option<f64>,
+    /// What was to be sent of it in the windows: with random arrivals a little more or less.
+    pub due_rps: Option<f64>,
     /// Whether in some run that was more than went through: latency is then a queue's length.
     pub over_capacity: bool,
     /// Runs planned.
@@ -63,7 +65,7 @@ pub struct Row {
     pub latency_us_p999: Option<f64>,
     /// Of the statements of several servers that write one store, those that were in each other's way, 0–1, mean over the runs.
     pub conflicts: Option<f64>,
-    /// Failed attempts over attempts, 0–1, of all runs together.
+    /// Failed attempts over attempts, 0–1, of all runs together; in an open loop what was left without an answer is among both.
     pub error_ratio: Option<f64>,
     /// Failed attempts by class, of all runs together.
     pub errors: BTreeMap<String, u64>,
@@ -259,10 +261,13 @@ pub(super) fn merged(
     let goodput: Vec<f64> = loads().map(|load| load.goodput_rps).collect();
     let made: u64 = loads().map(|load| load.attempts).sum();
     let succeeded: u64 = loads().map(|load| load.successes).sum();
+    let left: u64 = loads().filter(|load| load.is_open()).map(|load| load.unanswered).sum();
+    let (asked, failed) = (made + left, made.saturating_sub(succeeded) + left);
     let thought_secs: f64 = loads().map(|load| load.think_secs).sum();
     Row {
         level,
         offered_rps: mean(schedules().map(|of| of.offered_rps)),
+        due_rps: mean(loads().filter_map(|load| Some(load.schedule.as_ref()?.due as f64 / load.window_secs))),
         over_capacity: schedules().any(|of| of.over_capacity),
         planned,
         runs: ran.len() as u32,
@@ -282,7 +287,7 @@ pub(super) fn merged(
         latency_us_p99: median(latencies().map(|latency| latency.us_p99)),
         latency_us_p999: median(latencies().map(|latency| latency.us_p999)),
         conflicts: mean(ran.iter().filter_map(|(trial, _)| conflicts(trial))),
-        error_ratio: (made > 0).then(|| made.saturating_sub(succeeded) as f64 / made as f64),
+        error_ratio: (asked > 0).then(|| failed as f64 / asked as f64),
         errors: sums(loads().flat_map(|load| load.errors.clone()).filter(|(_, count)| *count > 0)),
         little_residual: ran
             .iter()

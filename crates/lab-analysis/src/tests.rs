@@ -189,6 +189,17 @@ fn opened(offered_rps: f64) -> Results {
     results
 }
 
+/// The table said 0 % of a level that was left out for its errors.
+#[test]
+fn the_errors_of_an_open_loop_include_what_was_left_without_an_answer() {
+    let mut results = opened(1300.0);
+    for load in results.trials.iter_mut().filter_map(|trial| trial.load.as_mut()) {
+        (load.unanswered, load.error_ratio) = (load.attempts / 9, 0.1);
+    }
+    let rows = findings(&results).workloads.remove(0).rows;
+    assert!(rows.iter().all(|row| (row.error_ratio.unwrap() - 0.1).abs() < 1e-3));
+}
+
 /// Three levels within 3 % of each other are what was asked for, not what the target can do.
 #[test]
 fn of_an_open_loop_neither_capacity_nor_knee_nor_bottleneck_is_concluded() {

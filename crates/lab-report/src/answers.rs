@@ -70,7 +70,7 @@ fn failures(found: &WorkloadFindings) -> Option<String> {
     Some(format!("up to {} of the attempts failed, most with {class}", percent(ratio, decimals)))
 }
 
-/// Of what was offered: random arrivals of one window are about so many more or fewer.
+/// Of what was due: what a window ends with may be a little less than what it begins with.
 const ALL: f64 = 0.99;
 
 /// The rate that an open loop offered, or what completed where that is less at every level; and what became of it.
@@ -79,8 +79,8 @@ fn offered(found: &WorkloadFindings, rps: f64, kept: &[u32], over: &[u32]) -> (S
     let what_became = match (kept, over) {
         ([], []) => None,
         (_, []) => {
-            let goodput = found.rows.iter().filter_map(|row| Some(row.goodput_rps?.mean));
-            let least = goodput.fold(f64::INFINITY, f64::min) / rps;
+            let completed = found.rows.iter().filter_map(|row| Some(row.goodput_rps?.mean / row.due_rps?));
+            let least = completed.fold(f64::INFINITY, f64::min);
             Some(match least >= ALL {
                 true => "all of it completed".to_owned(),
                 false => format!("at least {} of it completed", percent(least, 1)),

@@ -31,7 +31,7 @@ pub(super) fn blocks(found: &WorkloadFindings) -> Vec<Block> {
             .growth_levels
             .map_or_else(String::new, |(low, high)| format!(" Queue growth: from {low} to {high} clients."));
         page.push(Block::Notes(vec![format!(
-            "Utilization and busy time: means over {levels}, by which the limit is determined.{growth} “Full at” is calculated from the level with the highest goodput, not from these means: where ± is large, “full at” is not 1 ÷ busy time."
+            "Utilization and busy time: means over {levels}, by which the limit is determined.{growth} “Full at” is calculated from the level with the highest goodput, not from these means: where ± is large, “full at” does not follow from the busy time."
         )]));
     }
     if !found.effects.is_empty() {

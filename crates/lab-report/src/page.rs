@@ -91,7 +91,9 @@ fn workload(results: &Results, found: &WorkloadFindings) -> Vec<Block> {
     page.push(Block::Table(levels(results, found, false)));
     let mut notes = sentences::failures(&found.rows.iter().collect::<Vec<_>>());
     let failed: Vec<&Row> = found.rows.iter().filter(|row| !row.errors.is_empty()).collect();
-    if failed.is_empty() && found.rows.iter().any(|row| row.attempts_rps > Some(0.0)) {
+    if found.rows.iter().all(|row| row.error_ratio.is_none_or(|ratio| ratio == 0.0))
+        && found.rows.iter().any(|row| row.attempts_rps > Some(0.0))
+    {
         notes.push("No attempt failed at any level.".to_owned());
     }
     page.push(Block::Notes(notes));

@@ -3,7 +3,8 @@
 //! Predicted by the asymptotic bounds: a limit that serves twice as fast lets twice as much through, until the next one is full.
 //! Source: Denning & Buzen, The Operational Analysis of Queueing Network Models (1978).
 
-use super::{CONFLICTS, Evidence, Grade};
+use super::{CONFLICTS, Ceiling, Evidence, Grade};
+use crate::compare::Bound;
 use crate::rows::{Row, usable};
 
 /// What would follow.
@@ -40,7 +41,9 @@ pub(super) fn help(
     if named.is_empty() || named.iter().any(|of| of.id == CONFLICTS) {
         return None;
     }
-    let ceiling = next.and_then(|of| Some((of.ceiling()?.rps, of)));
+    // One that may carry more stops nothing for sure.
+    let is_stop = |at: &Ceiling| at.bound != Some(Bound::AtLeast);
+    let ceiling = next.and_then(|of| Some((of.ceiling().filter(is_stop)?.rps, of)));
     Some(match ceiling.filter(|(ceiling, _)| *ceiling < rps) {
         Some((ceiling, then)) => Help { rps: ceiling, clients, then: Some(then.clone()) },
         None => Help { rps, clients, then: None },
@@ -69,6 +72,8 @@ mod tests {
         assert_eq!(helped(Grade::Supported, None), Some((200.0, None)));
         assert_eq!(helped(Grade::Suspected, Some(&cpu(500.0))), Some((200.0, None)));
         assert_eq!(helped(Grade::Supported, Some(&cpu(150.0))), Some((150.0, Some("cpu".into()))));
+        let grows = Evidence { load_dependent: true, ..cpu(150.0) };
+        assert_eq!(helped(Grade::Supported, Some(&grows)), Some((200.0, None)));
         assert_eq!(helped(Grade::NotIdentified, None), None);
         assert_eq!(help(Grade::Supported, &[], None, Some(100.0), &[]), None);
     }
