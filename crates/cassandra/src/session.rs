@@ -386,6 +386,11 @@ impl Session for CassandraSession {
         Ok(rows)
     }
 
+    /// Of atomic batches, which it lacks.
+    async fn value_bytes(&mut self, _keys: &[Key]) -> Answer<u64> {
+        Ok(0)
+    }
+
     fn begin_decision(&mut self, _is_part: bool, _by: &[Key]) {
         self.seen = Some(HashMap::new());
     }

@@ -211,10 +211,9 @@ pub trait Session: Send {
     /// first ones, at least one, if their rows are large.
     async fn read(&mut self, keys: &[Key]) -> Answer<Vec<Option<Row>>>;
 
-    /// How many bytes the values under `keys` have together, where [`Session::read`] answers all keys however large their rows are.
-    async fn value_bytes(&mut self, _keys: &[Key]) -> Answer<u64> {
-        Ok(0)
-    }
+    /// How many bytes the values under `keys` have together, where [`Session::read`] answers all keys however large their rows are;
+    /// 0 elsewhere.
+    async fn value_bytes(&mut self, keys: &[Key]) -> Answer<u64>;
 
     /// What is read of the keys `by` from here to the next write decides it: if that has changed meanwhile, the write fails with
     /// [`Kind::Retry`]. Of a store that nobody owns, such a read answers a row that was removed as one that has expired: its version counts.

@@ -60,6 +60,11 @@ impl Session for MemorySession {
         Ok(keys.iter().map(|key| rows.get(key).cloned()).collect())
     }
 
+    async fn value_bytes(&mut self, keys: &[Key]) -> Answer<u64> {
+        let rows = self.0.lock();
+        Ok(keys.iter().filter_map(|key| rows.get(key)).map(|row| row.value().len() as u64).sum())
+    }
+
     /// Events are not kept: no lease begins with what was there before.
     async fn write_with(&mut self, writes: &[Write], _events: Option<&EventBlock>) -> Answer<Vec<Found>> {
         let mut rows = self.0.lock();

@@ -37,6 +37,10 @@ impl Session for Confirmed {
         confirmed(&self.shared, self.session.read(keys)).await
     }
 
+    async fn value_bytes(&mut self, keys: &[Key]) -> Answer<u64> {
+        confirmed(&self.shared, self.session.value_bytes(keys)).await
+    }
+
     fn begin_decision(&mut self, is_part: bool, by: &[Key]) {
         self.session.begin_decision(is_part, by);
     }

@@ -201,6 +201,7 @@ fn a_batch_of_rows_that_are_too_large_together_is_refused_by_every_store() {
         format!("{}?table=things&key=name&value=body", database.url_of("shop"))
     };
     for store in [
+        "memory:",
         &format!("file:{}/store", directory.path().display()),
         &postgres.url(),
         &mariadb.url(),
