@@ -190,8 +190,7 @@ impl<S: Stream> Connection<S> {
     async fn tell(&mut self, watches: &mut Watches, prefix: &[u8]) -> Result<(), End> {
         let worker = Rc::clone(&self.wire.worker);
         let started = worker.shared.metrics.started;
-        let is_owned = |status| matches!(status, Status::Up(_) | Status::Starting);
-        let is_owner = || worker.shared.tiers.statuses().all(is_owned);
+        let is_owner = || worker.shared.tiers.statuses().all(|status| is_owned(&status));
         // Since it was seen that the store is not owned.
         let mut away = None;
         push_id(&mut self.wire.output, &watches.positions);
@@ -263,12 +262,16 @@ impl<S: Stream> Connection<S> {
                 return Ok(worker.counted(key, read)?);
             }
             let since = Instant::now();
+            let mut was_away = false;
             loop {
                 let has_news = self.wait(Some(&news), until.min(Instant::now() + pause)).await?;
                 self.access.still_permits(&self.state, Verb::Read, key.as_bytes())?;
-                if has_news || pause < HEARTBEAT || is_over(&self.wire) {
+                // Nothing is told of what another server writes meanwhile.
+                let is_away = !is_owned(&store.status());
+                if has_news || pause < HEARTBEAT || was_away && is_away || is_over(&self.wire) {
                     break;
                 }
+                was_away = is_away;
             }
             waited += since.elapsed();
             // What happened is seen in the row.
@@ -295,4 +298,9 @@ impl<S: Stream> Connection<S> {
             },
         }
     }
+}
+
+/// Whether this server has the store, or is about to.
+fn is_owned(status: &Status) -> bool {
+    matches!(status, Status::Up(_) | Status::Starting)
 }

@@ -107,6 +107,11 @@ fn a_standby_waits_for_its_database() {
     postgres.restart().unwrap();
     until("the store is there", || is_ready(&server));
     assert_eq!(server.client().put("/kv/a", b"1").status, 201);
+    // Another server may write meanwhile: who waits for a key waited to the end, and was told of nothing.
+    let mut waiting = server.client();
+    waiting.send(b"GET /kv/none HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=300\r\n\r\n").unwrap();
+    postgres.stop();
+    assert_eq!(waiting.answer(false).unwrap().status, 503);
 }
 
 /// Connections to a database that can be cut off without either end noticing.
