@@ -71,9 +71,9 @@ impl Group {
     }
 
     /// Whether it has to be known before the commit if the key is there. `is_stored`: what is removed is written down with it.
-    pub(super) fn asks_if_present(&self, is_stored: bool) -> bool {
+    pub(super) fn asks_if_present(&self, keeps_events: bool) -> bool {
         self.requests.iter().any(|(request, _)| {
-            request.idempotency.is_some() || is_stored && request.intent == Intent::Delete
+            request.idempotency.is_some() || keeps_events && request.intent == Intent::Delete
         })
     }
 
@@ -142,14 +142,15 @@ impl Group {
         }
     }
 
-    /// Writes down what it does. `existed`: whether the key was there before, where that was not read.
-    fn record(&self, existed: bool, body: &mut Vec<u8>) {
+    /// Writes down what it does: all of it, or of requests that may come again what came of them. `existed`: whether the key was there
+    /// before, where that was not read.
+    fn record(&self, existed: bool, is_complete: bool, body: &mut Vec<u8>) {
         let mut existed = self.existed.unwrap_or(existed);
         let mut has_expired = self.has_expired;
         for (WriteRequest { key, intent, idempotency, .. }, decision) in &self.requests {
             let Decision::Applies(version, row, is_there) = decision else { continue };
             let (key, version) = (key.as_bytes(), *version);
-            if std::mem::take(&mut has_expired) {
+            if std::mem::take(&mut has_expired) && is_complete {
                 let event = Some(EventKind::Expire);
                 Record { event, key, version, existed: true, idempotency: None }.add_to(body);
             }
@@ -158,7 +159,7 @@ impl Group {
                 (_, Some(_)) => Some(EventKind::Put),
                 (_, None) => existed.then_some(EventKind::Delete),
             };
-            if event.is_some() || idempotency.is_some() {
+            if is_complete && event.is_some() || idempotency.is_some() {
                 Record { event, key, version, existed, idempotency: *idempotency }.add_to(body);
             }
             has_expired = row.is_some() && !is_there;
@@ -189,15 +190,15 @@ pub(super) fn writes(groups: &[Group]) -> Vec<Write> {
     groups.iter().filter_map(Group::write).collect()
 }
 
-/// The body of a block that says what the groups do; `found` says of each of [`writes`] what it found. Without it, what it would say
-/// has been read.
+/// The body of a block that says what the groups do, all of it or what came of requests that may come again; `found` says of each of
+/// [`writes`] what it found. Without it, what it would say has been read.
 pub(super) fn record(groups: &[Group], found: Option<&[Found]>, is_complete: bool) -> Vec<u8> {
     let (mut found, mut body) = (found.unwrap_or_default().iter(), events::body(is_complete));
     for group in groups {
         match group.last.and_then(|_| found.next()) {
             // It was not applied.
             Some(Found::Newer) => {}
-            found => group.record(found == Some(&Found::Present), &mut body),
+            found => group.record(found == Some(&Found::Present), is_complete, &mut body),
         }
     }
     body

@@ -217,13 +217,13 @@ impl Ticket<'_> {
         self.settle(Settled::DidNotHappen);
     }
 
-    /// It happened. `is_stored`: the store keeps its block.
-    pub(super) fn end_with(self, block: EventBlock, is_stored: bool) {
-        if is_stored {
+    /// It happened. Of its blocks the store keeps one, and the other is told.
+    pub(super) fn end_with(self, stored: Option<EventBlock>, told: Option<EventBlock>) {
+        if let Some(block) = &stored {
             // At once: the request may come again before the batches before this one are known.
-            self.events.state.lock().store(&block);
+            self.events.state.lock().store(block);
         }
-        self.settle(if self.gathers { Settled::Happened(block) } else { Settled::DidNotHappen });
+        self.settle(told.filter(|_| self.gathers).map_or(Settled::DidNotHappen, Settled::Happened));
     }
 
     fn settle(&self, settled: Settled) {

@@ -142,7 +142,8 @@ impl Request for LongRequest {
                     };
                     answer_batch(|| reply.give(done));
                     if let Some((ticket, block)) = events {
-                        ticket.end_with(block, shared.events.keeps_all());
+                        let stored = shared.events.keeps_all().then(|| block.clone());
+                        ticket.end_with(stored, Some(block));
                     }
                     failure
                 }

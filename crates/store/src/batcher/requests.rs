@@ -162,8 +162,7 @@ async fn commit(
             let answered = answer_batch(|| batch::answer(groups, &found, shared.config.batching));
             // After the answers: who is told finds the row.
             match events {
-                Some((ticket, Some(block), is_stored)) => ticket.end_with(block, is_stored),
-                Some((ticket, None, _)) => ticket.end_without(),
+                Some((ticket, stored, told)) => ticket.end_with(stored, told),
                 None => {}
             }
             return Ok(answered);
@@ -185,8 +184,8 @@ async fn commit(
     if error.kind().ends_session() { Err(error) } else { Ok(answered) }
 }
 
-/// What writes found; and their place among the events, with their block and whether the store keeps it.
-type Sent<'s> = (Vec<Found>, Option<(Ticket<'s>, Option<EventBlock>, bool)>);
+/// What writes found; and their place among the events, with the block that the store keeps and the one that is told.
+type Sent<'s> = (Vec<Found>, Option<(Ticket<'s>, Option<EventBlock>, Option<EventBlock>)>);
 
 /// Decides the preconditions, reading the keys that have any, gives every write its version, and sends what is to be written.
 ///
@@ -202,9 +201,8 @@ async fn write<'s>(
     // What a row that has expired was replaced by has created it.
     let may_expire = shared.may_expire.load(Relaxed) && shared.config.batching == Batching::On;
     let keeps_events = shared.events.keeps_all();
-    // With all that is in the batch: the block is what is told.
     let is_stored = keeps_events || groups.iter().any(batch::Group::is_idempotent);
-    let must_be_read = |group: &batch::Group| group.is_conditional() || group.asks_if_present(is_stored);
+    let must_be_read = |group: &batch::Group| group.is_conditional() || group.asks_if_present(keeps_events);
     let is_read = |group: &&batch::Group| may_expire || must_be_read(group);
     let is_alone = groups.len() == 1;
     let asked_for: Vec<Key> = groups.iter().filter(is_read).map(|group| group.key().clone()).collect();
@@ -257,13 +255,14 @@ async fn write<'s>(
         let stored = body.and_then(|body| ticket.block(shared.clock.now(), body));
         match session.write_with(&batch::writes(groups), stored.as_ref()).await {
             Ok(found) => {
-                let is_stored = stored.is_some();
-                let gathered = || {
-                    let body = batch::record(groups, Some(&found), keeps_events);
-                    ticket.block(shared.clock.now(), body)
+                let told = match keeps_events {
+                    true => stored.clone(),
+                    false if ticket.gathers => {
+                        ticket.block(shared.clock.now(), batch::record(groups, Some(&found), true))
+                    }
+                    false => None,
                 };
-                let block = if is_stored || !ticket.gathers { stored } else { gathered() };
-                return Ok((found, Some((ticket, block, is_stored))));
+                return Ok((found, Some((ticket, stored, told))));
             }
             // It may happen, also later.
             Err(error) if error.kind() == Kind::Unknown => return Err(error),
