@@ -252,8 +252,9 @@ impl CassandraSession {
         let is_blind = matches!(condition, Condition::Older(_));
         // Whether a row that has the version may have taken the place of nothing: then nobody knows whether the key was there.
         let mut may_be_new = false;
+        let lost = || self.connected.conflicts.lost.add(1);
+        lost();
         for _ in 0..TRIES_MAX {
-            self.connected.conflicts.lost.add(1);
             // Reads, too, get into the way of each other.
             let Ok(columns) = self.columns(&self.connected.statements.read_serial, &write.key).await else {
                 continue;
@@ -273,8 +274,9 @@ impl CassandraSession {
             };
             match self.apply(write, condition).await {
                 Ok(Ok(())) => return Ok(Ok(Some(known))),
-                Ok(Err(_)) => {}
+                Ok(Err(_)) => lost(),
                 Err(failed) if failed.meaning == Meaning::Unknown => {
+                    lost();
                     may_be_new |= is_blind && !known.is_live(self.connected.clock.now().0 as i64);
                 }
                 Err(_) => break,
