@@ -104,7 +104,7 @@ pub(super) fn of_cursor(cursor: &[u8]) -> Option<Vec<u8>> {
 pub(super) fn prefers_lines(accept: Option<&[u8]>) -> bool {
     let accept = accept.unwrap_or_default();
     let has = |name: &str| memchr::memmem::find(accept, name.as_bytes()).is_some();
-    (has("application/x-ndjson") || has("application/jsonl")) && !has(JSON)
+    has("application/x-ndjson") && !has(JSON)
 }
 
 /// A key of JSON.

@@ -424,7 +424,10 @@ const HELP: &[(&str, &str)] = &[
     ("weir_store_up", "Whether the server owns the store."),
     ("weir_store_standby", "Whether another server owns the store and this one stands by."),
     ("weir_store_epoch", "The number of the lease, while the server owns the store."),
-    ("weir_store_refuses_writes", "Whether the store refused the last batch of writes, whatever was in it."),
+    (
+        "weir_store_refuses_writes",
+        "Whether the store refuses writes, whatever is in them. It does until it has taken a PUT.",
+    ),
     ("weir_store_last_error_timestamp_seconds", "When the store failed last, and the reason as a label."),
     ("weir_replica_up", "Whether the replica can be read."),
     ("weir_replica_reads_total", "Reads that the replica answered."),

@@ -5,6 +5,7 @@
 //! with nothing in between: only the last change reaches the store, and all are answered.
 
 use super::events::Repeat;
+use super::worker::Request;
 use super::{Batching, Intent, WriteRequest, Written};
 use crate::events::{self, EventKind, Record};
 use crate::{Error, Found, Idempotency, Kind};
@@ -75,6 +76,11 @@ impl Group {
         self.requests.iter().any(|(request, _)| {
             request.idempotency.is_some() || keeps_events && request.intent == Intent::Delete
         })
+    }
+
+    /// How many of its requests a client waits for.
+    pub(super) fn of_clients(&self) -> usize {
+        self.requests.iter().filter(|(request, _)| !request.is_own()).count()
     }
 
     /// Whether one of its requests may come again.

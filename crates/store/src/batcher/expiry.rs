@@ -44,14 +44,19 @@ async fn remove_some(long: &Queues<LongRequest>, writes: &Queues<WriteRequest>, 
     let reply = Reply::new(move |listed, _| drop(send.send(listed)));
     push(long, 0, LongRequest::List { listing, with_values: false, reply });
     let Ok(Ok(page)) = listed.await else { return false };
-    let mut pending = Vec::with_capacity(page.rows.len());
+    let (mut pending, mut is_cut) = (Vec::with_capacity(page.rows.len()), false);
     // Each is read before: a page of such rows ends by their bytes.
     for key in page.rows.iter().filter_map(|listed| Key::new(listed.row.key())) {
         let (send, written) = oneshot::channel();
         let reply = Reply::new(move |written, _| drop(send.send(written)));
         let queue = super::queue_index(&key, writes.count());
         let (intent, condition, idempotency) = (Intent::RemoveExpired, Precondition::None, None);
-        push(writes, queue, WriteRequest { key, intent, condition, idempotency, reply });
+        let request = WriteRequest { key, intent, condition, idempotency, reply };
+        // Half of a queue is left to clients.
+        if writes.push(queue, request, 0, ((shared.config.queue_requests / 2).max(1), usize::MAX)).is_err() {
+            is_cut = true;
+            break;
+        }
         pending.push(written);
     }
     let mut removed = 0;
@@ -60,7 +65,7 @@ async fn remove_some(long: &Queues<LongRequest>, writes: &Queues<WriteRequest>, 
     }
     shared.meters.expired.add(removed as u64);
     // One that cannot be removed does not hold up the others.
-    removed > 0 && page.next.is_some()
+    removed > 0 && (is_cut || page.next.is_some())
 }
 
 fn push<R>(queues: &Queues<R>, index: usize, request: R) {

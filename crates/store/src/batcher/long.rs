@@ -77,6 +77,11 @@ impl Request for LongRequest {
         }
     }
 
+    fn is_own(&self) -> bool {
+        matches!(self, LongRequest::TrimEvents { .. })
+            || matches!(self, LongRequest::List { listing, .. } if listing.expired)
+    }
+
     fn set_queued(&mut self, waited: Duration) {
         match self {
             LongRequest::List { reply, .. } => reply.queued = waited,
@@ -108,7 +113,10 @@ impl Request for LongRequest {
                     listing.now = shared.clock.now();
                     let listed = async {
                         let page = list(session, &listing, with_values).await?;
-                        answered(shared).await?;
+                        // What has expired is read again before it is removed.
+                        if !listing.expired {
+                            answered(shared).await?;
+                        }
                         Ok::<_, Error>(page)
                     };
                     let page = listed.await;
@@ -177,7 +185,10 @@ async fn alone<'s>(
     what: &str,
 ) -> Result<RwLockWriteGuard<'s, ()>, Error> {
     let left = shared.config.queue_wait_max.saturating_sub(waited);
-    tokio::time::timeout(left, shared.writing.write()).await.map_err(|_| held_up(what))
+    tokio::time::timeout(left, shared.writing.write()).await.map_err(|_| {
+        shared.meters.long.shed.add(1);
+        held_up(what)
+    })
 }
 
 /// Removes every row and all events, with no other write under way. Everyone who watches begins anew. The answer is what failed when
@@ -209,6 +220,7 @@ async fn answered(shared: &Shared) -> Result<(), Error> {
     let (begun, until) = (shared.events.begun(), Instant::now() + shared.config.queue_wait_max);
     while shared.events.is_under_way(begun) && shared.status.borrow().epoch().is_ok() {
         if Instant::now() > until {
+            shared.meters.long.shed.add(1);
             return Err(held_up("the list"));
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -378,7 +390,9 @@ async fn apply<'s>(
     let ticket = shared.events.begin(|| shared.next_version());
     let block = ticket.block(shared.clock.now(), body);
     let stored = block.as_ref().filter(|_| shared.events.keeps_all());
-    let found = match session.write_with(&writes, stored).await {
+    let written = session.write_with(&writes, stored).await;
+    shared.note_write(&writes, &written);
+    let found = match written {
         Ok(found) => found,
         Err(error) => {
             if error.kind() != Kind::Unknown {

@@ -32,13 +32,13 @@ pub use replies::{Receiver, Reply, Sender, channel};
 pub use status::{LastError, Status};
 
 use super::{
-    Capabilities, Conflicts, Error, Flush, Idempotency, Kind, Listed, Listing, Position, Role, Store,
+    Answer, Capabilities, Conflicts, Error, Flush, Idempotency, Kind, Listed, Listing, Position, Role, Store,
     Workers, Writers,
 };
 use events::Events;
 use hand_over::{KNOWN_FOR, Leaving};
 use hit_lease::HitLease;
-use kv::{Clock, Key, Precondition, Row, Timestamp, Version};
+use kv::{Change, Clock, Key, Precondition, Row, Timestamp, Version, Write};
 use long::LongRequest;
 use parking_lot::Mutex;
 use queue::Queues;
@@ -252,8 +252,10 @@ impl Batcher {
             let what = "this store does not keep Idempotency-Keys; send the request without one";
             return request.reply.give(Err(Error::new(Kind::Unfit, what)));
         }
-        if self.shared.config.batching == Batching::Off && request.condition != Precondition::None {
-            let what = "with batching off writes have no order, so conditional ones are refused";
+        // A touch writes what it has read.
+        let is_by_row = request.condition != Precondition::None || matches!(request.intent, Intent::Touch(_));
+        if self.shared.config.batching == Batching::Off && is_by_row {
+            let what = "with batching off writes have no order, so touches and conditional ones are refused";
             return request.reply.give(Err(Error::new(Kind::Rejected, what)));
         }
         if matches!(&request.intent, Intent::Put(row) if row.attributes().expires.is_some())
@@ -500,6 +502,24 @@ impl Shared {
     /// Remembers why the store cannot be used.
     fn failed(&self, what: String) {
         *self.last_error.lock() = Some(LastError { at: SystemTime::now(), what });
+    }
+
+    /// Remembers whether the store refuses writes, by what became of these. Removals are taken by a full disk, too.
+    fn note_write<T>(&self, writes: &[Write], written: &Answer<T>) {
+        match written {
+            Err(error) if error.kind() == Kind::Refused => {
+                if !self.refuses_writes.swap(true, Relaxed) {
+                    self.failed(error.to_string());
+                }
+            }
+            Ok(_)
+                if self.refuses_writes.load(Relaxed)
+                    && writes.iter().any(|of| matches!(of.change, Change::Put(_))) =>
+            {
+                self.refuses_writes.store(false, Relaxed);
+            }
+            _ => {}
+        }
     }
 
     /// Tells the owner thread that the store of `epoch` is lost, and waits until nothing is served from it. The owner thread may have

@@ -439,7 +439,8 @@ async fn confirm(mut owner: LeaseOwner<'_>, shared: &Shared) -> String {
                     shared.hit_lease.end();
                 }
                 match &mut owner {
-                    Some(owner) => match tokio::time::timeout(RELEASE_MAX, owner.release()).await {
+                    // A commit, which may take as long as any other: requests wait meanwhile.
+                    Some(owner) => match tokio::time::timeout(CONFIRM_MAX, owner.release()).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => return error.to_string(),
                         Err(_) => return "the store does not answer".to_owned(),

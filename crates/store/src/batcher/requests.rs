@@ -20,6 +20,10 @@ impl Request for ReadRequest {
         self.key.as_bytes().len()
     }
 
+    fn is_own(&self) -> bool {
+        false
+    }
+
     fn set_queued(&mut self, waited: Duration) {
         self.reply.queued = waited;
     }
@@ -90,6 +94,10 @@ impl Request for WriteRequest {
         self.key.as_bytes().len() + value_bytes
     }
 
+    fn is_own(&self) -> bool {
+        self.intent == Intent::RemoveExpired
+    }
+
     fn set_queued(&mut self, waited: Duration) {
         self.reply.queued = waited;
     }
@@ -117,7 +125,7 @@ impl Request for WriteRequest {
         while let Some(groups) = left.pop_front() {
             match &outcome {
                 _ if is_part && tokio::time::Instant::now() > parts_until => {
-                    fail(groups, &held_up("this one"));
+                    hold_up(groups, shared);
                 }
                 Ok(_) => outcome = commit(session, groups, is_part, shared, until, &mut left).await,
                 // The session went meanwhile, and these were not sent.
@@ -131,6 +139,12 @@ impl Request for WriteRequest {
 
 fn fail(groups: Vec<batch::Group>, error: &Error) {
     groups.into_iter().for_each(|group| group.fail(error));
+}
+
+/// Refuses what other writes hold up.
+fn hold_up(groups: Vec<batch::Group>, shared: &Shared) {
+    shared.meters.write.shed.add(groups.iter().map(batch::Group::of_clients).sum::<usize>() as u64);
+    fail(groups, &held_up("this one"));
 }
 
 /// Commits the groups, one per key, together and answers their requests; says when. They wait until `until` for an atomic batch or
@@ -149,14 +163,9 @@ async fn commit(
 ) -> Result<Instant, Error> {
     // Until the answers: what an atomic batch writes is newer, in the cache too; and a clear would remove the rows that decide.
     let Ok(_not_alone) = tokio::time::timeout_at(until, shared.writing.read()).await else {
-        return Ok(answer_batch(|| fail(groups, &held_up("this one"))));
+        return Ok(answer_batch(|| hold_up(groups, shared)));
     };
     let written = write(session, &mut groups, is_part, shared, left).await;
-    let refusal = written.as_ref().err().filter(|error| error.kind() == Kind::Refused);
-    if shared.refuses_writes.load(Relaxed) != refusal.is_some() {
-        shared.refuses_writes.store(refusal.is_some(), Relaxed);
-        refusal.into_iter().for_each(|error| shared.failed(error.to_string()));
-    }
     let error = match written {
         Ok((found, events)) => {
             let answered = answer_batch(|| batch::answer(groups, &found, shared.config.batching));
@@ -246,14 +255,19 @@ async fn write<'s>(
         if decided < groups.len() {
             left.push_front(groups.split_off(decided));
         }
+        let writes = batch::writes(groups);
         if shared.config.batching == Batching::Off {
             // Writes have no order, and so no events.
-            return Ok((session.write(&batch::writes(groups)).await?, None));
+            let written = session.write(&writes).await;
+            shared.note_write(&writes, &written);
+            return Ok((written?, None));
         }
         let ticket = shared.events.begin(|| shared.next_version());
         let body = is_stored.then(|| batch::record(groups, None, keeps_events));
         let stored = body.and_then(|body| ticket.block(shared.clock.now(), body));
-        match session.write_with(&batch::writes(groups), stored.as_ref()).await {
+        let written = session.write_with(&writes, stored.as_ref()).await;
+        shared.note_write(&writes, &written);
+        match written {
             Ok(found) => {
                 let told = match keeps_events {
                     true => stored.clone(),

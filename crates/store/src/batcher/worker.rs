@@ -42,6 +42,8 @@ pub(super) trait Request: Send + Sized + 'static {
 
     /// Bytes it adds to a batch.
     fn bytes(&self) -> usize;
+    /// Whether the server asks by itself, and no client.
+    fn is_own(&self) -> bool;
     /// Says how long it waited for its batch.
     fn set_queued(&mut self, waited: Duration);
     /// Answers it with a failure.
@@ -366,7 +368,7 @@ fn fail_all<R: Request>(requests: impl IntoIterator<Item = Queued<R>>, error: &E
 fn shed<R: Request>(request: R, waited: Duration, shared: &Shared) {
     let meters = R::meters(shared);
     meters.queued.record_duration(waited);
-    meters.shed.add(1);
+    meters.shed.add(u64::from(!request.is_own()));
     request.fail(overloaded(Some(waited)));
 }
 

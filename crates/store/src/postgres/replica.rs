@@ -165,7 +165,10 @@ async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
     if let (Some(slot), Some(true)) = (row.get::<_, Option<&str>>(2), row.get(8)) {
         return refuse(format!(
             "the copy of {shown} cannot go on where it was: the log that it needs is gone, or weir_kv was not published meanwhile; run \
-             SELECT pg_drop_replication_slot('{slot}') there, and begin anew with an empty database as --replica"
+             ALTER SUBSCRIPTION {name} DISABLE, ALTER SUBSCRIPTION {name} SET (slot_name = NONE) and DROP SUBSCRIPTION {name} in the \
+             replica, or it takes what is for the next one, and SELECT pg_drop_replication_slot('{slot}') in the store; then begin anew \
+             with an empty database as --replica",
+            name = name_of(part.index)
         ));
     }
     if !row.get::<_, bool>(3) {

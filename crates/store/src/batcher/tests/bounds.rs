@@ -199,6 +199,52 @@ fn rows_that_get_another_end_are_no_more_than_a_batch() {
     assert_eq!(applied(&put), ("d=1".into(), false, false));
 }
 
+/// Only single writes had a say, and the removal of what has expired said each second that the disk has room.
+#[test]
+fn a_store_refuses_writes_until_it_has_taken_a_put() {
+    let (batcher, stage) = start();
+    let refused = put_atomically(&batcher, "a");
+    stage.next().act(Act::Answer);
+    stage.next().act(Act::Fail(Kind::Refused));
+    assert!(refused.recv().unwrap().is_err() && batcher.refuses_writes());
+    let removed = write(&batcher, "a-");
+    stage.next().act(Act::Answer);
+    applied(&removed);
+    assert!(batcher.refuses_writes());
+    let done = put_atomically(&batcher, "a");
+    stage.next().act(Act::Answer);
+    stage.next().act(Act::Answer);
+    assert!(done.recv().unwrap().is_ok() && !batcher.refuses_writes());
+}
+
+/// A queue of ten was full of them, and every write was refused.
+#[test]
+fn the_removal_of_expired_rows_leaves_room_in_a_queue() {
+    let (store, stage) = Scripted::new();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let attributes = kv::Attributes { expires: Some(Timestamp(1)), ..Default::default() };
+        store.hold(Row::with(&key(name), attributes, b"x", Version(1)));
+    }
+    let config = Config { queue_requests: 4, ..Config::default() };
+    let batcher = Batcher::start(Box::new(store), config, Arc::new(())).unwrap();
+    let held = write(&batcher, "x=1");
+    let in_flight = stage.next();
+    batcher.shared.may_expire.store(true, Relaxed);
+    while batcher.writes.len() < 2 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let put = write(&batcher, "y=1");
+    in_flight.act(Act::Answer);
+    applied(&held);
+    let mut left = 7;
+    while left > 0 {
+        let step = stage.next();
+        left -= step.writes().len();
+        step.act(Act::Answer);
+    }
+    applied(&put);
+}
+
 /// A thousand of them were read at once, whatever their size; of more than four small ones none was removed.
 #[test]
 fn expired_rows_are_removed_some_megabytes_at_a_time() {
