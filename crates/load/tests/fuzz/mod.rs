@@ -24,11 +24,12 @@ static PLAN: LazyLock<Plan> = LazyLock::new(|| {
 
 /// An answer to a request of a built-in dialect.
 ///
-/// The first two bytes choose the request. However the others are split, they mean the same, also behind another answer.
+/// The first two bytes choose the request, and whether its key may be absent. However the others are split, they mean the same, also behind another answer.
 pub fn answer(data: &[u8]) {
     let [dialect, choice, bytes @ ..] = data else { return };
     let dialect = &DIALECTS[usize::from(*dialect) % DIALECTS.len()];
-    let Some(request) = request(dialect, *choice) else { return };
+    let Some(mut request) = request(dialect, *choice) else { return };
+    request.may_be_absent = choice & 16 == 16;
     let (whole, used) = read(&mut Answer::default(), bytes.chunks(1), &request);
     // What comes behind an answer belongs to the next one if it comes later, and is an error if it comes at once.
     let (own, next) = bytes.split_at(used);
@@ -61,7 +62,6 @@ enum End {
         status: u16,
         keeps_alive: bool,
         verdict: Outcome,
-        absent: Outcome,
     },
     Failed(Fault),
     /// What it means if no more comes because the connection ended, or because time is up.
@@ -80,13 +80,12 @@ fn read<'b>(answer: &mut Answer, pieces: impl Iterator<Item = &'b [u8]>, request
             Ok(false) => {}
             Ok(true) => {
                 let (status, keeps_alive) = (answer.status, answer.keeps_alive());
-                let [verdict, absent] = [false, true].map(|absent| answer.verdict(request, absent));
-                return (End::Complete { status, keeps_alive, verdict, absent }, used);
+                return (End::Complete { status, keeps_alive, verdict: answer.verdict(request) }, used);
             }
             Err(fault) => return (End::Failed(fault), used),
         }
     }
-    let ended = answer.end().map(|()| (answer.status >= 200).then(|| answer.verdict(request, false)));
+    let ended = answer.end().map(|()| (answer.status >= 200).then(|| answer.verdict(request)));
     (End::Part { ended, late: answer.late() }, used)
 }
 

@@ -507,15 +507,10 @@ impl Shared {
     /// Remembers whether the store refuses writes, by what became of these. Removals are taken by a full disk, too.
     fn note_write<T>(&self, writes: &[Write], written: &Answer<T>) {
         match written {
-            Err(error) if error.kind() == Kind::Refused => {
-                if !self.refuses_writes.swap(true, Relaxed) {
-                    self.failed(error.to_string());
-                }
+            Err(error) if error.kind() == Kind::Refused && !self.refuses_writes.swap(true, Relaxed) => {
+                self.failed(error.to_string());
             }
-            Ok(_)
-                if self.refuses_writes.load(Relaxed)
-                    && writes.iter().any(|of| matches!(of.change, Change::Put(_))) =>
-            {
+            Ok(_) if writes.iter().any(|of| matches!(of.change, Change::Put(_))) => {
                 self.refuses_writes.store(false, Relaxed);
             }
             _ => {}

@@ -170,9 +170,8 @@ async fn commit(
         Ok((found, events)) => {
             let answered = answer_batch(|| batch::answer(groups, &found, shared.config.batching));
             // After the answers: who is told finds the row.
-            match events {
-                Some((ticket, stored, told)) => ticket.end_with(stored, told),
-                None => {}
+            if let Some((ticket, stored, told)) = events {
+                ticket.end_with(stored, told);
             }
             return Ok(answered);
         }

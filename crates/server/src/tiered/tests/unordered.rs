@@ -82,6 +82,7 @@ async fn unordered_writes_take_no_conditions() {
     let put = world.tiered.put(&key(), b"x", Precondition::Absent).await;
     assert!(matches!(put, Err(WriteError::Store(error)) if error.kind() == Kind::Rejected));
     // It brought back a row that was deleted meanwhile.
-    let touch = world.tiered.touch(&key(), None, Precondition::None).await;
+    let touch = Intent::Touch(None);
+    let touch = world.tiered.write(&key(), touch, WriteTerms::default(), Fill::IfAllowed).await;
     assert!(matches!(touch, Err(WriteError::Store(error)) if error.kind() == Kind::Rejected));
 }

@@ -455,8 +455,8 @@ mod tests {
     #[test]
     fn a_generator_that_is_a_little_late_is_not_called_the_limit() {
         let text = |run_delay_secs| {
-            let in_flight_mean = Some(1.0);
-            let report = LoadReport { schedule: None, in_flight_mean, run_delay_secs, ..open(1000) };
+            let latency = latency(10_000, 1000.0);
+            let report = LoadReport { schedule: None, latency, run_delay_secs, ..open(1000) };
             table(&plan(Pacing::default()), &report)
         };
         assert!(!text(Some(0.05)).contains("too high"), "{}", text(Some(0.05)));
