@@ -231,7 +231,7 @@ impl<S: Stream> Connection<S> {
         }
         if !matches!(action, Action::Page(_)) {
             // Earlier answers need not wait for the store.
-            self.wire.flush().await?;
+            self.wire.flush_and_shrink().await?;
         }
         let (is_get, is_timed) = match &action {
             Action::Data { operation, timing, .. } => {

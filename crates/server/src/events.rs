@@ -203,7 +203,7 @@ impl<S: Stream> Connection<S> {
             }
             let has_more = watches.collect(&mut self.wire.output);
             if !self.wire.output.is_empty() {
-                self.wire.flush().await?;
+                self.wire.flush_and_shrink().await?;
                 let watchers = self.wire.worker.shared.metrics.watchers.load(Relaxed) as u32;
                 let [least, most] = SEND_INTERVALS;
                 let pause = (Duration::from_secs(1) / SENDS_PER_SEC * watchers).clamp(least, most);

@@ -327,7 +327,7 @@ impl Server {
             }
         }
         // After listening: a port that is taken is all there is to say then.
-        let connections = open_files::make_room(options.connections);
+        let connections = open_files::make_room(options.connections, tiers.shards.len());
         let computes = options.faults.is_some() || options.compat.iter().any(|at| at.api.computes);
         let compute = computes.then(|| Pool::start(workers, compute::QUEUE_JOBS_MAX)).transpose()?;
         let budget = Arc::new(Budget::new(options.memory_budget));

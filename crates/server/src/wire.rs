@@ -261,8 +261,11 @@ impl<S: Stream> Wire<S> {
         let read = std::future::poll_fn(|cx| {
             worker.spare.lend(input, output);
             let read = pin!(stream.read_buf(input)).poll(cx);
-            if read.is_pending() && input.is_empty() && output.is_empty() {
-                worker.spare.take_back(input, output);
+            if read.is_pending() && output.is_empty() {
+                shrink(output);
+                if input.is_empty() {
+                    worker.spare.take_back(input, output);
+                }
             }
             read
         });
@@ -312,6 +315,13 @@ impl<S: Stream> Wire<S> {
             self.worker.metrics.took(self.arrived.elapsed(), std::mem::take(&mut self.answered_at_once));
         }
         result
+    }
+
+    /// As [`Wire::flush`], before something that may take long: a large buffer is not kept meanwhile, as it is in no budget.
+    pub(super) async fn flush_and_shrink(&mut self) -> Result<(), End> {
+        self.flush().await?;
+        shrink(&mut self.output);
+        Ok(())
     }
 
     /// Appends a value, or a part of one of `length` bytes, behind its head. A large one is handed to the socket after all answers before
@@ -419,6 +429,13 @@ impl<S: Stream> Wire<S> {
                 return;
             }
         }
+    }
+}
+
+/// Frees the memory of a large buffer, which is empty.
+fn shrink(output: &mut Vec<u8>) {
+    if output.capacity() > SPARE_BYTES_MAX {
+        *output = Vec::new();
     }
 }
 

@@ -139,7 +139,7 @@ impl<S: Stream> Connection<S> {
             call.params.add(&call.body);
         }
         // Earlier answers need not wait for the store.
-        self.wire.flush().await?;
+        self.wire.flush_and_shrink().await?;
         let reply = (self.state.api.handle)(call).await.unwrap_or_else(|reply| reply);
         Ok(self.answer(&request, &reply))
     }

@@ -117,7 +117,7 @@ impl<S: Stream> S3Connection<S> {
             Err(error) => return self.wire.refuse(&request, error.failure()?.closing()).await,
         };
         // Earlier answers need not wait for the store.
-        self.wire.flush().await?;
+        self.wire.flush_and_shrink().await?;
         // The file may have changed while the body was sent.
         let checked = match self.state.credentials.0.current().current(&credential) {
             Some(credential) => operation.check(credential),
