@@ -309,8 +309,8 @@ impl Plan {
         }
     }
 
-    /// Whether the dialect supports all of it.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    /// Complains of what only all flags together show to be wrong, as a dialect that lacks an operation.
+    pub fn check(&self) -> Result<(), Error> {
         if !self.is_key_value() {
             return self.check_requests();
         }

@@ -3,7 +3,7 @@
 //! `[[fault]]` in a file. How each is made is the matter of `lab-run`.
 
 use super::check::{Checked, is_not_zero, is_one_of};
-use super::{DATABASE, Experiment, GENERATOR, LINK, SERVER, Subject, Target, Workload};
+use super::{Experiment, GENERATOR, LINK, SERVER, Subject, Target, Workload};
 use crate::ensure;
 use kv::units::Span;
 use serde::Deserialize;
@@ -168,8 +168,9 @@ impl Experiment {
                 let is_server = part == SERVER && subject.target.servers().len() == 1;
                 is_server || is_store || !subject.target.parts().contains(part)
             };
-            let is_node =
-                |subject: &Subject| subject.target.cluster().is_some() && part.starts_with(DATABASE);
+            let is_node = |subject: &Subject| {
+                subject.target.cluster().is_some() && !subject.target.servers().contains(part)
+            };
             let what = format!("fault `{}` of `{part}`: the disk of a cluster cannot be broken", kind.name());
             let is_possible = !kind.is_of_disk() || !self.subjects.iter().any(is_node);
             ensure(is_possible, what, "use kill or pause")?;

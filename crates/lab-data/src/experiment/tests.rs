@@ -67,9 +67,12 @@ fn a_cluster_has_nodes_and_cassandra_has_any_number_of_servers() {
         assert!(said.contains(complaint), "{said}");
     }
     let fault = "[[fault]]\nkind = \"disk_full\"\npart = \"database-2\"\nat = \"0s\"\nfor = \"1s\"\n";
-    let cassandra = of("store = \"cassandra\"").unwrap().toml;
-    let said = Experiment::parse(&format!("{cassandra}{fault}")).unwrap_err().to_string();
-    assert!(said.contains("the disk of a cluster cannot be broken"), "{said}");
+    let [cassandra, patroni] =
+        ["cassandra", "patroni"].map(|store| of(&format!("store = \"{store}\"")).unwrap().toml);
+    for broken in [format!("{cassandra}{fault}"), format!("{patroni}{}", fault.replace("database-2", ETCD))] {
+        let said = Experiment::parse(&broken).unwrap_err().to_string();
+        assert!(said.contains("the disk of a cluster cannot be broken"), "{said}");
+    }
     let kill = "[[fault]]\nkind = \"kill\"\npart = \"server\"\nat = \"0s\"\n";
     for (injected, is_kept) in [("delay=1ms", true), ("delay=1ms,fail=4", false)] {
         let injected = format!("args = [\"--inject\", \"{injected}\", ");

@@ -69,7 +69,9 @@ pub(super) fn preload(
         // Several processes may have their libraries in one directory.
         let mut switches = (0..).map(|number| library.with_file_name(format!("{number}.switch")));
         let switch = switches.find(|switch| !switch.exists()).unwrap_or_default();
-        fs::write(&switch, [0, 0]).map_err(|error| cannot_write(&switch, error))?;
+        let readable = Permissions::from_mode(0o644);
+        let written = fs::write(&switch, [0, 0]).and_then(|()| fs::set_permissions(&switch, readable));
+        written.map_err(|error| cannot_write(&switch, error))?;
         command.env(SWITCH, switch);
     }
     Ok(())
@@ -78,7 +80,9 @@ pub(super) fn preload(
 /// Complains if `process` was to run with the library and runs without it.
 pub(super) fn verify(process: &Process) -> Result<(), Error> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", process.pid())).unwrap_or_default();
-    if process.variable(PRELOAD).is_none() || maps.contains(LIBRARY) {
+    // The switch is mapped, too.
+    let has = |variable: &str, name: &str| process.variable(variable).is_none() || maps.contains(name);
+    if has(PRELOAD, LIBRARY) && has(SWITCH, ".switch") {
         return Ok(());
     }
     let what = "the disk of the server cannot be made worse: it does not take a preloaded library";

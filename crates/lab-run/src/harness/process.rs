@@ -70,6 +70,8 @@ rm -rf -- "$3"
 impl Guard {
     fn of(group: u32, signal: Signal, dir: &Path) -> Result<Guard, Error> {
         let mut shell = Command::new("/bin/sh");
+        // As the kernel names it.
+        let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
         shell.args(["-c", GUARD, "guard", &group.to_string(), &signal.as_raw().to_string()]).arg(dir);
         // What is gone already it cannot ask to go, and needs not say so.
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -99,7 +99,9 @@ impl Service {
             }
             Some(command) => {
                 key("kind", quoted("command"));
-                key("ready", quoted(self.path.as_deref().unwrap_or("/")));
+                // Of a path with variables only the load knows the values.
+                let ready = self.path.as_deref().filter(|path| !path.contains("{{"));
+                key("ready", quoted(ready.unwrap_or("/")));
                 key("tls", self.tls.to_string());
                 quota.into_iter().for_each(|cores| key("quota", format!("{{ server = {cores:?} }}")));
                 // Where the user is: commands name files from there.

@@ -21,6 +21,7 @@ use lab_report::{faults, headline, selftest_lines};
 use lab_run::harness::{self, Options, Planned, Progress};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -120,7 +121,8 @@ pub(super) fn options(dir: &Path) -> Result<Options, Error> {
     }
     Ok(Options {
         program,
-        dir: dir.to_owned(),
+        // As the kernel and PostgreSQL name it: without `..` and links.
+        dir: dir.canonicalize().unwrap_or_else(|_| dir.to_owned()),
         command: command_line(),
         scale: None,
         sequential: false,
@@ -412,15 +414,22 @@ impl log::Log for Warnings {
     fn flush(&self) {}
 }
 
-/// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has. The second SIGINT or SIGTERM ends
+/// A flag that SIGINT, SIGTERM and SIGHUP set: the run then ends its children and reports what it has. A later SIGINT or SIGTERM ends
 /// this process at once; what was started ends even then.
 fn stop_on_signal() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     let register = || -> io::Result<()> {
+        let ends_at_once = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            flag::register_conditional_default(signal, Arc::clone(&stop))?;
+            flag::register_conditional_default(signal, Arc::clone(&ends_at_once))?;
             flag::register(signal, Arc::clone(&stop))?;
         }
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        std::thread::Builder::new().spawn(move || {
+            let _ = signals.forever().next();
+            std::thread::sleep(super::SAME_SIGNAL);
+            ends_at_once.store(true, Ordering::Relaxed);
+        })?;
         // Of a terminal that was closed. Who started us with nohup wants us to stay.
         if !is_ignored(SIGHUP) {
             flag::register(SIGHUP, Arc::clone(&stop))?;

@@ -41,7 +41,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::time::Duration;
 
+/// A signal that comes so soon after the first is the same one: `timeout` sends it to the process and to its group.
+const SAME_SIGNAL: Duration = Duration::from_secs(1);
 const WRITABLE: &str = "name a file in a folder that is there and that you may write to";
 
 /// An HTTP key-value store with a cache over a durable database, and tools that measure it.

@@ -2,6 +2,8 @@
 //!
 //! The parser's own message takes several; its first paragraph is kept, and its tip becomes the hint.
 
+#[cfg(feature = "lab")]
+use super::Command;
 use super::{Cli, say};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ErrorKind};
@@ -21,12 +23,12 @@ pub(super) fn usage(error: &clap::Error, words: &[OsString]) -> Result<(), Error
     }
 }
 
-/// Whether `weir` would take `words` and `args`.
+/// What `words` and `args` ask of `weir`, if it takes them.
 #[cfg(feature = "lab")]
-pub(super) fn check(words: &[&str], args: &[String]) -> Result<(), Error> {
+fn parse(words: &[&str], args: &[String]) -> Result<Cli, Error> {
     let words = ["weir"].iter().chain(words).map(OsString::from);
     let words: Vec<OsString> = words.chain(args.iter().map(OsString::from)).collect();
-    <Cli as clap::Parser>::try_parse_from(&words).map(drop).map_err(|error| explain(&error, &words))
+    <Cli as clap::Parser>::try_parse_from(&words).map_err(|error| explain(&error, &words))
 }
 
 fn explain(error: &clap::Error, words: &[OsString]) -> Error {
@@ -118,16 +120,26 @@ pub(super) fn check_commands(experiment: &Experiment) -> Result<(), Error> {
         for workload in experiment.workloads_of(subject) {
             let at = |why: Error| why.at(of_target(subject.name.as_deref(), &workload.name));
             // With the flags that the lab adds: what cannot be beside them would fail in each trial.
-            let values = ["1", "1", "1s", "1s", "1"].map(str::to_owned);
-            let load = workload.asks(&["http://127.0.0.1:1"], &values);
-            check(&load.iter().map(String::as_str).collect::<Vec<_>>(), &workload.args).map_err(at)?;
+            let window = experiment.adaptive.map_or(experiment.window, |adaptive| adaptive.most);
+            let values =
+                ["1", "1", &experiment.warmup.to_string(), &window.to_string(), "1"].map(str::to_owned);
+            let mut load = workload.asks(&["http://127.0.0.1:1"], &values);
+            if !experiment.faults_of(subject).is_empty() {
+                load.extend(["--check", "linearizability"].map(str::to_owned));
+            }
+            let load: Vec<&str> = load.iter().map(String::as_str).collect();
+            let load = parse(&load, &workload.args).map_err(at)?.command;
+            // Of a path only the server can say more.
+            if let (Command::Load(load), None) = (load, &workload.url) {
+                load.check().map_err(at)?;
+            }
             let Target::Weir { args, .. } = &subject.target else { continue };
             let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();
             // Only then can the server be made slower while it runs.
             if experiment.slows_servers() && !args.iter().any(|arg| arg == "--lab") {
                 args.push("--lab".to_owned());
             }
-            check(&["serve"], &args).map_err(|why| match workload.serve.is_empty() {
+            parse(&["serve"], &args).map_err(|why| match workload.serve.is_empty() {
                 true => subject.failed(why.at("target.args")),
                 false => at(why),
             })?;

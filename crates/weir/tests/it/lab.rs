@@ -380,15 +380,8 @@ fn interrupt(before: &[&str], signal: Signal) -> String {
     fs::write(&file, on_url(&agreeable_server(), "put_all", "10m")).unwrap();
     let words: Vec<&str> = before.iter().copied().chain([env!("CARGO_BIN_EXE_weir")]).collect();
     let mut command = Command::new(words[0]);
-    command
-        .args(&words[1..])
-        .arg("lab")
-        .arg(file)
-        .arg("--out")
-        .arg(dir.path().join("out"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let lab = command.spawn().unwrap();
+    let command = command.args(&words[1..]).arg("lab").arg(file).arg("--out").arg(dir.path().join("out"));
+    let lab = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
     let generator = loop {
         if let [_, generator, ..] = sampler::descendants(lab.id())[..] {
@@ -397,7 +390,11 @@ fn interrupt(before: &[&str], signal: Signal) -> String {
         assert!(begun.elapsed() < Duration::from_secs(60), "no generator was started");
     };
     let status = fs::read_to_string(format!("/proc/{}/status", lab.id())).unwrap();
-    kill_process(Pid::from_raw(lab.id().cast_signed()).unwrap(), signal).unwrap();
+    // As `timeout` sends it, to the process and to its group: still the first one, if it has not ended.
+    let pid = Pid::from_raw(lab.id().cast_signed()).unwrap();
+    kill_process(pid, signal).unwrap();
+    thread::sleep(Duration::from_millis(20));
+    let _ = kill_process(pid, signal);
     let output = lab.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -440,7 +437,8 @@ fn leaves_nothing(target: &str, programs: &[&str], end: impl Fn(&mut Child)) {
     );
     fs::write(&file, experiment).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    let command = command.arg("lab").arg(file).arg("--out").arg(dir.path().join("out"));
+    // With a path that the kernel and a database name otherwise.
+    let command = command.arg("lab").arg(file).arg("--out").arg(dir.path().join("out/../out"));
     let mut lab = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let children = || sampler::descendants(lab.id())[1..].to_vec();
     let is = |pid: &u32, program: &str| {

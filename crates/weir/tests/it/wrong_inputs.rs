@@ -126,6 +126,11 @@ fn what_the_types_of_an_experiment_do_not_tell_is_told_with_its_key() {
         ("lru", "lfu", "error: wrong.toml: target.args: invalid value 'lfu' for '--cache-policy <NAME>'"),
         ("get_popular", "get_poplar", "error: wrong.toml: get_poplar: invalid value 'get_poplar'"),
         ("server = [0]", "server = [4000]", "error: cores.server: there is no core 4000 here"),
+        (
+            "name = \"get_popular\"\n",
+            "name = \"get_popular\"\nargs = [\"--dialect\", \"webdis\", \"--check\", \"linearizability\", \"--value-size\", \"1\"]\n",
+            "error: wrong.toml: get_popular: values of less than ",
+        ),
     ] {
         let text = "name = \"a\"\ntitle = \"A\"\nlevels = [1]\nrepetitions = 1\nwarmup = \"1s\"\nwindow = \"1s\"\n\
             [cores]\nserver = [0]\n[target]\nkind = \"weir\"\nstore = \"memory:\"\nargs = [\"--cache-policy\", \"lru\"]\n\

@@ -126,6 +126,14 @@ pub(crate) struct Args {
     list: bool,
 }
 
+#[cfg(feature = "lab")]
+impl Args {
+    /// Whether a load of these flags could begin.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.plan.as_ref().map_or(Ok(()), Plan::check)
+    }
+}
+
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     match args.until_stdin_ends {
         true => until_stdin_ends(args),
@@ -161,16 +169,22 @@ fn until_stdin_ends(args: Args) -> Result<(), Error> {
     first.recv().unwrap_or_else(|_| Err(Error::new("the run broke off")))
 }
 
-/// Has Ctrl-C end the window, so that there is a report; it ends the process where none can be, and the second time.
+/// Has Ctrl-C end the window, so that there is a report; it ends the process where none can be, and the
+/// second time.
 fn end_at_interrupt(early_end: &Arc<EarlyEnd>, ends_at_once: &Arc<AtomicBool>) -> Result<(), Error> {
     /// As a shell has it for a process that Ctrl-C ended.
     const INTERRUPTED: i32 = 130;
     let failed = |error| Error::new(format_args!("cannot wait for signals: {error}"));
     flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(ends_at_once)).map_err(failed)?;
-    flag::register(SIGINT, Arc::clone(ends_at_once)).map_err(failed)?;
     let mut signals = Signals::new([SIGINT]).map_err(failed)?;
-    let early_end = Arc::clone(early_end);
-    thread::spawn(move || signals.forever().for_each(|_| early_end.request()));
+    let (early_end, ends_at_once) = (Arc::clone(early_end), Arc::clone(ends_at_once));
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            early_end.request();
+            thread::sleep(super::SAME_SIGNAL);
+            ends_at_once.store(true, Ordering::SeqCst);
+        }
+    });
     Ok(())
 }
 

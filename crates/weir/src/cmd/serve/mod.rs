@@ -26,14 +26,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 use store::{self, Batching, Kind, Writers, replica};
 
 /// Without batches, requests in flight are bounded by sessions: as many as servers without batches have connections.
 const UNBATCHED_WORKERS: store::Workers = store::Workers { read: 16, write: 64 };
-
-/// A signal that comes so soon after the first is the same one: `timeout` sends it to the process and to its group.
-const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     // Before there are threads: it changes the environment.
@@ -153,13 +149,13 @@ fn serve(plan: &Plan, mut passed: Vec<PassedSocket>) -> Result<(), Error> {
     });
     let later = Arc::clone(&ends_at_once);
     let wait = std::thread::Builder::new().spawn(move || {
-        std::thread::sleep(SAME_SIGNAL);
+        std::thread::sleep(super::SAME_SIGNAL);
         later.store(true, Relaxed);
     });
     if wait.is_err() {
         ends_at_once.store(true, Relaxed);
     }
-    let (drain, later) = (plan.args.drain.0, SAME_SIGNAL);
+    let (drain, later) = (plan.args.drain.0, super::SAME_SIGNAL);
     log::info!(
         "draining for up to {drain:?}; another signal, {later:?} from now or later, ends the server at once"
     );
