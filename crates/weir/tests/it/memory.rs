@@ -75,6 +75,34 @@ fn a_length_that_is_announced_takes_no_memory() {
     assert!(grown < 64 << 10, "{grown} KiB");
 }
 
+/// Each kept its buffer for answers, half a MiB, for as long as it waited.
+#[test]
+fn connections_that_wait_keep_no_large_buffers() {
+    const MANY: usize = 100;
+    const ANSWERS: usize = 30;
+    let server = server(&["--head-timeout", "1h"]);
+    let mut client = server.client();
+    assert_eq!(client.put("/kv/a", &vec![b'x'; 16 << 10]).status, 201);
+    let etag = client.get("/kv/a").header("etag").unwrap().to_owned();
+    let for_change = request("GET /kv/a", &format!("Prefer: wait=600\r\nIf-None-Match: {etag}\r\n"));
+    let answered = request("GET /kv/a", "").repeat(ANSWERS);
+    let before = memory_kib(server.pid(), "VmRSS");
+    let waiting = [b"GET /".to_vec(), for_change].into_iter().flat_map(|last| {
+        let (server, answered) = (&server, &answered);
+        (0..MANY).map(move |_| {
+            let mut client = server.client();
+            client.send(&[&answered[..], &last].concat()).unwrap();
+            for _ in 0..ANSWERS {
+                assert_eq!(client.answer(false).unwrap().status, 200);
+            }
+            client
+        })
+    });
+    let _waiting: Vec<Client> = waiting.collect();
+    let grown = memory_kib(server.pid(), "VmRSS").saturating_sub(before) as usize;
+    assert!(grown < 2 * MANY * 128, "{grown} KiB");
+}
+
 #[test]
 fn a_value_that_does_not_fit_into_memory_is_refused_before_it_is_sent() {
     const VALUE: usize = 1 << 20;
