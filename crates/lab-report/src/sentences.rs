@@ -5,7 +5,7 @@ use kv::units::{micros, short};
 use lab_analysis::audit::AuditFinding;
 use lab_analysis::rows::SATURATED;
 use lab_analysis::{
-    Blocked, CONFLICTS, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Grade, Growth, Knee,
+    Blocked, Bound, CONFLICTS, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Grade, Growth, Knee,
     Outside, PublishedSweep, Reason, Row, Searched, Shown, TimeSeries, UnderLimit, WAITS, Waiting,
     WorkloadFindings,
 };
@@ -163,8 +163,9 @@ fn help(found: &WorkloadFindings) -> Option<String> {
         },
     );
     let generator = found.bottleneck.candidates.iter().filter(|of| of.kind == ResourceKind::Generator);
-    let generator =
-        generator.filter_map(|of| Some((of, of.ceiling()?.rps))).filter(|(_, full)| *full < of.rps);
+    // What may carry more is not known to be too slow.
+    let full = |of: &Evidence| of.ceiling().filter(|at| at.bound != Some(Bound::AtLeast));
+    let generator = generator.filter_map(|of| Some((of, full(of)?.rps))).filter(|(_, full)| *full < of.rps);
     let too_slow =
         generator.min_by(|a, b| a.1.total_cmp(&b.1)).map_or_else(String::new, |(generator, full)| {
             format!(

@@ -98,6 +98,8 @@ pub(super) struct OperationStream {
     pending: Option<(usize, usize)>,
     /// The key of its first step.
     first_key: u64,
+    /// Whether the last request inserts a new key.
+    inserts: bool,
 }
 
 /// What a client has taken in sequence so far, of each distribution by itself: a mix may have several.
@@ -130,7 +132,8 @@ pub(super) fn streams(seed: u64, clients: u32) -> Vec<OperationStream> {
         .map(|client| {
             let own = random.clone();
             random.jump();
-            OperationStream { random: own, client, taken: Taken::default(), pending: None, first_key: 0 }
+            let (taken, pending) = (Taken::default(), None);
+            OperationStream { random: own, client, taken, pending, first_key: 0, inserts: false }
         })
         .collect()
 }
@@ -167,12 +170,18 @@ impl OperationStream {
             _ if first_key => self.first_key,
             _ => self.key(operation, entry, space),
         };
+        self.inserts = entry.distribution == Distribution::Latest && operation.has_value() && !first_key;
         if at == 0 {
             self.first_key = number;
         }
         self.pending = (at + 1 < entry.steps.len()).then_some((place, at + 1));
         let value_bytes = if operation.has_value() { space.sizes.draw(&mut self.random) } else { 0 };
         RequestSpec { operation, number, value_bytes, template: place }
+    }
+
+    /// The last request, which has ended before another was drawn, failed: a key that it was to insert is not read, and inserted again.
+    pub(super) fn failed(&mut self) {
+        self.taken.inserts -= u64::from(std::mem::take(&mut self.inserts));
     }
 
     fn key(&mut self, operation: Operation, entry: &WeightedEntry, space: &KeySpace) -> u64 {
@@ -351,6 +360,33 @@ mod tests {
             let (found, degrees) = chi_squared(&hits, &expected);
             assert!(found < chi_squared_limit(degrees), "{percents}: {found} with {degrees} degrees");
         }
+    }
+
+    /// Reads of it were failures, several for each insert that a server refused.
+    #[test]
+    fn a_key_whose_insert_failed_is_inserted_again_and_not_read_before() {
+        let space = stated("get=1,put=1", "latest", 10, 4);
+        let mut stream = streams(6, 4).swap_remove(2);
+        let mut there: HashSet<u64> = (0..10).collect();
+        let mut refused = 0;
+        for nth in 0..1000 {
+            let RequestSpec { operation, number, .. } = stream.next(&space);
+            match operation {
+                Operation::Put if nth % 3 == 0 => {
+                    stream.failed();
+                    refused += 1;
+                }
+                Operation::Put => assert!(there.insert(number), "{number}"),
+                _ => {
+                    assert!(there.contains(&number), "{number}");
+                    if nth % 3 == 0 {
+                        stream.failed();
+                    }
+                }
+            }
+        }
+        assert!(refused > 100);
+        assert_eq!(there.iter().max(), Some(&(10 + (there.len() as u64 - 11) * 4 + 2)), "none is left out");
     }
 
     #[test]

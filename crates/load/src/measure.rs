@@ -156,6 +156,7 @@ pub(super) fn run_threads<R>(
                 recorder: Recorder::new(window, begin, plan.bin, tally_of(plan)),
                 early_end,
                 connect: plan.connect,
+                is_open: plan.pacing.is_open(),
                 at_start: None,
                 thread,
                 sender: sender.clone(),
@@ -268,6 +269,8 @@ struct Measured<'a> {
     recorder: Recorder,
     early_end: &'a EarlyEnd,
     connect: Connect,
+    /// Whether a stream's requests may overlap.
+    is_open: bool,
     /// What the thread had used when the window began.
     at_start: Option<(Duration, Option<Duration>)>,
     /// Which of the threads this is.
@@ -312,7 +315,10 @@ impl Driver for Measured<'_> {
         self.recorder.tally.keep_example(fault.name(), || failure::example(fault, request, answer, received));
     }
 
-    fn done(&mut self, _index: usize, attempt: &Attempt) {
+    fn done(&mut self, index: usize, attempt: &Attempt) {
+        if attempt.result.is_err() && !self.is_open {
+            self.streams[index].failed();
+        }
         self.update_end();
         self.recorder.record(attempt);
     }

@@ -107,8 +107,8 @@ pub struct LoadReport {
     /// The same from the instant each was sent, waiting not included. `None` in a closed loop, where it is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Latency>,
-    /// The time from the send to the first byte of the answer, of all attempts that had an answer. `None` in reports from before
-    /// it was measured.
+    /// The time to the first byte of the answer, from where `latency` begins, in an open loop `service`; of all attempts that had an
+    /// answer. `None` in reports from before it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte: Option<Latency>,
     /// How the schedule of an open loop was kept; `None` in a closed one.

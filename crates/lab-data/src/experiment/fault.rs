@@ -168,9 +168,8 @@ impl Experiment {
                 let is_server = part == SERVER && subject.target.servers().len() == 1;
                 is_server || is_store || !subject.target.parts().contains(part)
             };
-            let is_node = |subject: &Subject| {
-                subject.target.cluster().is_some() && !subject.target.servers().contains(part)
-            };
+            let is_node =
+                |subject: &Subject| subject.target.cluster().is_some_and(|of| of.parts().contains(part));
             let what = format!("fault `{}` of `{part}`: the disk of a cluster cannot be broken", kind.name());
             let is_possible = !kind.is_of_disk() || !self.subjects.iter().any(is_node);
             ensure(is_possible, what, "use kill or pause")?;

@@ -191,7 +191,7 @@ impl Cluster {
     }
 
     /// Its parts: the nodes first.
-    fn parts(self) -> Vec<String> {
+    pub(super) fn parts(self) -> Vec<String> {
         let nodes = (1..=Cluster::NODES).map(|number| format!("{DATABASE}-{number}"));
         nodes.chain((self == Cluster::Patroni).then(|| ETCD.to_owned())).collect()
     }

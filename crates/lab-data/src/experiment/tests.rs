@@ -73,6 +73,11 @@ fn a_cluster_has_nodes_and_cassandra_has_any_number_of_servers() {
         let said = Experiment::parse(&broken).unwrap_err().to_string();
         assert!(said.contains("the disk of a cluster cannot be broken"), "{said}");
     }
+    // That of another target beside it can.
+    let of_other = fault.replace("database-2", "database");
+    let other = "[[target]]\nname = \"other\"\nkind = \"weir\"\nstore = \"postgres\"\n";
+    let both = cassandra.replacen("[target]", &format!("{other}[[target]]\nname = \"first\""), 1);
+    Experiment::parse(&format!("{both}{of_other}")).unwrap();
     let kill = "[[fault]]\nkind = \"kill\"\npart = \"server\"\nat = \"0s\"\n";
     for (injected, is_kept) in [("delay=1ms", true), ("delay=1ms,fail=4", false)] {
         let injected = format!("args = [\"--inject\", \"{injected}\", ");

@@ -422,18 +422,18 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, Error> {
         let ends_at_once = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             flag::register_conditional_default(signal, Arc::clone(&ends_at_once))?;
-            flag::register(signal, Arc::clone(&stop))?;
         }
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
-        std::thread::Builder::new().spawn(move || {
-            let _ = signals.forever().next();
-            std::thread::sleep(super::SAME_SIGNAL);
-            ends_at_once.store(true, Ordering::Relaxed);
-        })?;
         // Of a terminal that was closed. Who started us with nohup wants us to stay.
-        if !is_ignored(SIGHUP) {
-            flag::register(SIGHUP, Arc::clone(&stop))?;
-        }
+        let closed = Some(SIGHUP).filter(|signal| !is_ignored(*signal));
+        let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(closed))?;
+        let stop = Arc::clone(&stop);
+        std::thread::Builder::new().spawn(move || {
+            for _ in signals.forever() {
+                stop.store(true, Ordering::Relaxed);
+                std::thread::sleep(super::SAME_SIGNAL);
+                ends_at_once.store(true, Ordering::Relaxed);
+            }
+        })?;
         Ok(())
     };
     register().map_err(|error| Error::new(format_args!("cannot listen for Ctrl-C: {error}")))?;

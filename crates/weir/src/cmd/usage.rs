@@ -124,7 +124,8 @@ pub(super) fn check_commands(experiment: &Experiment) -> Result<(), Error> {
             let values =
                 ["1", "1", &experiment.warmup.to_string(), &window.to_string(), "1"].map(str::to_owned);
             let mut load = workload.asks(&["http://127.0.0.1:1"], &values);
-            if !experiment.faults_of(subject).is_empty() {
+            // Also where it has none of the parts: one run is as the other.
+            if !experiment.faults.is_empty() {
                 load.extend(["--check", "linearizability"].map(str::to_owned));
             }
             let load: Vec<&str> = load.iter().map(String::as_str).collect();
@@ -154,5 +155,24 @@ pub(super) fn of_target(target: Option<&str>, workload: &str) -> String {
     match target {
         Some(target) => format!("{target}: {workload}"),
         None => workload.to_owned(),
+    }
+}
+
+#[cfg(all(test, feature = "lab"))]
+mod tests {
+    use super::*;
+
+    /// It was refused: of the target without a database nothing was checked.
+    #[test]
+    fn targets_with_and_without_the_part_that_fails_are_loaded_alike() {
+        let text = "name = \"a\"\ntitle = \"A\"\nlevels = [1]\nrepetitions = 1\nwarmup = \"1s\"\nwindow = \"4s\"\n\
+            [[target]]\nname = \"first\"\nkind = \"weir\"\nstore = \"postgres\"\n\
+            [[target]]\nname = \"second\"\nkind = \"weir\"\nstore = \"file\"\n\
+            [[workload]]\nname = \"mixed\"\nargs = [\"--mix\", \"get=1,put_if_absent=1\"]\n\
+            [[fault]]\nkind = \"kill\"\npart = \"database\"\nat = \"1s\"\n";
+        check_commands(&Experiment::parse(text).unwrap()).unwrap();
+        let short = text.replace("get=1,put_if_absent=1", "get=1,put=1\", \"--value-size\", \"1");
+        let told = check_commands(&Experiment::parse(&short).unwrap()).unwrap_err().to_string();
+        assert!(told.contains("first: mixed: values of less than "), "{told}");
     }
 }

@@ -166,6 +166,22 @@ fn a_server_that_goes_away_is_a_failure() {
     }
 }
 
+/// Reads of keys that were never there made four failures of one.
+#[test]
+fn a_refused_insert_is_the_only_failure_of_it() {
+    const PRELOAD: usize = 2 * 50;
+    let server = Server::start(|number| match number >= PRELOAD && number % 10 == 0 {
+        true => Reply::Status(503),
+        false => Reply::Store,
+    });
+    let url = format!("http://{}", server.address);
+    let flags = ["--mix=get=1,put=1", "--distribution=latest", "--keys=50", "--json", &url];
+    let (output, stdout, stderr) = weir_load(&[&SHORT[..], &flags].concat());
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let report: kv::proto::LoadReport = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(report.errors.keys().collect::<Vec<_>>(), ["http_5xx"], "{stderr}");
+}
+
 /// Answers that many requests at once and the others never. Connections stay open.
 fn stops_after(requests: usize) -> String {
     let answer = move |number| if number < requests { Reply::Status(200) } else { Reply::Silence };

@@ -16,7 +16,7 @@ use kv::Error;
 use kv::proto::{LOAD_REPORT_SCHEMA, LinearizabilityReport, LoadEvent, LoadReport};
 use live::Live;
 use load::{self, Conditions, DIALECTS, DISTRIBUTIONS, EarlyEnd, Plan, WORKLOADS};
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::fmt::Write;
@@ -169,14 +169,14 @@ fn until_stdin_ends(args: Args) -> Result<(), Error> {
     first.recv().unwrap_or_else(|_| Err(Error::new("the run broke off")))
 }
 
-/// Has Ctrl-C end the window, so that there is a report; it ends the process where none can be, and the
-/// second time.
+/// Has Ctrl-C and SIGTERM end the window, so that there is a report; they end the process where none can be, and the second time.
 fn end_at_interrupt(early_end: &Arc<EarlyEnd>, ends_at_once: &Arc<AtomicBool>) -> Result<(), Error> {
     /// As a shell has it for a process that Ctrl-C ended.
     const INTERRUPTED: i32 = 130;
     let failed = |error| Error::new(format_args!("cannot wait for signals: {error}"));
     flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(ends_at_once)).map_err(failed)?;
-    let mut signals = Signals::new([SIGINT]).map_err(failed)?;
+    flag::register_conditional_default(SIGTERM, Arc::clone(ends_at_once)).map_err(failed)?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
     let (early_end, ends_at_once) = (Arc::clone(early_end), Arc::clone(ends_at_once));
     thread::spawn(move || {
         for _ in signals.forever() {

@@ -34,7 +34,9 @@ pub(super) fn table(plan: &Plan, report: &LoadReport) -> String {
         rows.push(("service, from the send".into(), cells("", service)));
     }
     if let Some(first_byte) = report.first_byte.filter(|_| report.attempts > 0) {
-        rows.push(("first byte, from the send".into(), cells("", &first_byte)));
+        // In a closed loop from where the latency begins.
+        let label = if report.is_open() { "first byte, from the send" } else { "first byte" };
+        rows.push((label.into(), cells("", &first_byte)));
     }
     let width = rows.iter().map(|(name, _)| name.chars().count()).fold(16, usize::max);
     for (name, cells) in rows {
