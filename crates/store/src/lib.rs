@@ -55,6 +55,7 @@ use kv::{Clock, Key, Row, Timestamp, Write};
 use memory::Memory;
 use mysql::Mysql;
 use postgres::Postgres;
+use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -165,6 +166,12 @@ pub enum Writers {
     /// Any number of servers, none of which owns it. Every write stands alone, with an outcome of its own, and a version made of
     /// the time: the store refuses one that is not greater than the row's, also of a row that was removed.
     Servers,
+}
+
+/// The epoch before the first one of a store that is empty: any, so that the versions and ids of a store that it takes the place of
+/// hardly come again for other values.
+fn any_epoch() -> u64 {
+    RandomState::new().hash_one(()) % (kv::Version::EPOCH_MAX / 2)
 }
 
 /// A store held for this server alone, until dropped.

@@ -2,11 +2,10 @@
 
 use super::{Answer, Error, EventBlock, Found, Kind, Lease, Listed, Listing, Part, Session, Store, Workers};
 use async_trait::async_trait;
-use kv::{Change, Key, Row, Timestamp, Version, Write};
+use kv::{Change, Key, Row, Timestamp, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::pending;
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,11 +19,7 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) fn open(url: &str) -> Result<Memory, Error> {
         match url {
-            "memory:" => {
-                // So that the next process hardly gives the same versions to other values.
-                let epoch = RandomState::new().hash_one(()) % (Version::EPOCH_MAX / 2);
-                Ok(Memory { epoch: AtomicU64::new(epoch), ..Memory::default() })
-            }
+            "memory:" => Ok(Memory { epoch: AtomicU64::new(crate::any_epoch()), ..Memory::default() }),
             _ => Err(Error::new(Kind::Config, "memory: takes nothing behind it; write memory:")),
         }
     }

@@ -2,8 +2,9 @@
 
 use super::queue::{NO_LIMIT, Queues};
 use super::{Batching, Intent, LongRequest, Reply, Shared, Status, WriteRequest, Written};
-use crate::Listing;
+use crate::{Answer, Listing};
 use kv::{Key, Precondition, Timestamp};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -44,28 +45,34 @@ async fn remove_some(long: &Queues<LongRequest>, writes: &Queues<WriteRequest>, 
     let reply = Reply::new(move |listed, _| drop(send.send(listed)));
     push(long, 0, LongRequest::List { listing, with_values: false, reply });
     let Ok(Ok(page)) = listed.await else { return false };
-    let (mut pending, mut is_cut) = (Vec::with_capacity(page.rows.len()), false);
+    let (mut pending, mut removed) = (VecDeque::new(), 0);
+    let applied =
+        |written: Result<Answer<Written>, _>| u64::from(matches!(written, Ok(Ok(Written::Applied { .. }))));
+    // Half of a queue is left to clients.
+    let most = ((shared.config.queue_requests / 2).max(1), usize::MAX);
     // Each is read before: a page of such rows ends by their bytes.
     for key in page.rows.iter().filter_map(|listed| Key::new(listed.row.key())) {
         let (send, written) = oneshot::channel();
         let reply = Reply::new(move |written, _| drop(send.send(written)));
         let queue = super::queue_index(&key, writes.count());
         let (intent, condition, idempotency) = (Intent::RemoveExpired, Precondition::None, None);
-        let request = WriteRequest { key, intent, condition, idempotency, reply };
-        // Half of a queue is left to clients.
-        if writes.push(queue, request, 0, ((shared.config.queue_requests / 2).max(1), usize::MAX)).is_err() {
-            is_cut = true;
-            break;
+        let mut request = WriteRequest { key, intent, condition, idempotency, reply };
+        loop {
+            match writes.push(queue, request, 0, most) {
+                Ok(()) => break pending.push_back(written),
+                Err(given_back) => request = given_back,
+            }
+            // Where clients alone fill it, the row stays for the next time.
+            let Some(oldest) = pending.pop_front() else { break };
+            removed += applied(oldest.await);
         }
-        pending.push(written);
     }
-    let mut removed = 0;
     for written in pending {
-        removed += usize::from(matches!(written.await, Ok(Ok(Written::Applied { .. }))));
+        removed += applied(written.await);
     }
-    shared.meters.expired.add(removed as u64);
+    shared.meters.expired.add(removed);
     // One that cannot be removed does not hold up the others.
-    removed > 0 && (is_cut || page.next.is_some())
+    removed > 0 && page.next.is_some()
 }
 
 fn push<R>(queues: &Queues<R>, index: usize, request: R) {

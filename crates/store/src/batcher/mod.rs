@@ -405,9 +405,9 @@ impl Batcher {
         self.shared.status.borrow().clone()
     }
 
-    /// Whether the store refuses all writes for now, as with a full disk. The next write may find that it no longer does.
+    /// Whether the store, which is owned, refuses all writes for now, as with a full disk. The next write may find that it no longer does.
     pub fn refuses_writes(&self) -> bool {
-        self.shared.refuses_writes.load(Relaxed)
+        matches!(self.status(), Status::Up(_)) && self.shared.refuses_writes.load(Relaxed)
     }
 
     /// Why the store was lost, could not be acquired, or began to refuse writes, the last time that it happened.

@@ -7,7 +7,7 @@
 use super::hand_over::refused;
 use super::hit_lease::HITS_END;
 use super::{Leaving, Observer, Shared, Status, start_thread};
-use crate::{Error, EventBlock, Kind, Lease, Part, Role};
+use crate::{Error, EventBlock, Kind, Lease, Part, Role, Writers};
 use kv::clock::boot_time;
 use kv::{Timestamp, Version};
 use std::pin::pin;
@@ -111,6 +111,8 @@ impl Owner {
             self.shared.meters.leases.add(1);
             self.last_epoch = Some(epoch);
             self.observer.store_up();
+            // It is not known of this lease.
+            self.shared.refuses_writes.store(false, Relaxed);
             self.announce(Status::Up(epoch));
             // Only now, so that a started store can be used at once.
             self.starts(Ok(()));
@@ -385,7 +387,8 @@ async fn open_events(shared: &Shared, epoch: u64, now: Timestamp) -> Result<(), 
     let Shared { store, events, .. } = shared;
     let first = Version::first_of(epoch).0;
     let mut blocks: Vec<EventBlock> = Vec::new();
-    if store.capabilities().has_events() {
+    // Where other programs write, too, nothing is told of it, but what the store keeps is no longer all.
+    if store.capabilities().writers != Writers::Servers {
         let mut session = store.connect(epoch).await?;
         loop {
             let more = session.events(blocks.last().map_or(0, |block| block.id)).await?;

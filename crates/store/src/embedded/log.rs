@@ -157,7 +157,7 @@ impl Log {
         }
         let Replayed { store, index, meta, end, last_batch, batch, at_rest, .. } = replayed;
         let map = admit(meta.as_ref().map(|meta| meta.map.as_str()), !index.rows.is_empty())?;
-        let meta = meta.unwrap_or(Meta { first: 1, ..Meta::default() });
+        let meta = meta.unwrap_or_else(|| Meta { first: 1, epoch: crate::any_epoch(), ..Meta::default() });
         let (segment, file) = match index.segments.last_key_value() {
             // To be cut where it ends.
             Some((number, _)) => {

@@ -25,7 +25,7 @@ use super::sql::{
     overtaken, taken,
 };
 use super::store_url::StoreUrl;
-use super::tables::{ROWS, TablesThere};
+use super::tables::{ROWS, TablesThere, rows_are_own};
 use super::user_table::{PARAMETERS, RowsTable, Seen, UserTable, VERSIONS, refuse};
 use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, redacted};
 use async_trait::async_trait;
@@ -85,12 +85,15 @@ const OTHER_TABLES: [Table; 4] = [
 ];
 /// Where `weir_owner` is empty, the first epoch is above them.
 const FORGET_EVENTS: &str = "DELETE FROM weir_events WHERE EXISTS (SELECT 1 FROM weir_owner)";
+/// Whether events are of a table of others, and that they are not.
+const IS_MARKED: &str = "EXISTS (SELECT 1 FROM weir_versions WHERE `key` = '' AND version = 0)";
+const UNMARK: &str = "UPDATE weir_versions SET version = 1 WHERE `key` = '' AND version = 0";
 
 const RAISE: &str = "UPDATE weir_owner SET epoch = epoch + 1 WHERE one = 1";
-/// Where `weir_owner` is empty; rows may be there all the same, of a dump without that table. One statement, so that it takes
+/// Where `weir_owner` is empty; rows may be there all the same, of a dump without that table; else any. One statement, so that it takes
 /// effect also if it lasts longer than the setup may.
-const FIRST_EPOCH: &str = "INSERT INTO weir_owner (one, epoch) SELECT 1, (GREATEST(
-        COALESCE(MAX(version), 0), COALESCE((SELECT MAX(id) FROM weir_events), 0)) >> ?) + 1 FROM weir_kv";
+const FIRST_EPOCH: &str = "INSERT INTO weir_owner (one, epoch) SELECT 1, COALESCE(NULLIF(GREATEST(
+        COALESCE(MAX(version), 0), COALESCE((SELECT MAX(id) FROM weir_events), 0)) >> ?, 0), ?) + 1 FROM weir_kv";
 /// What the lease says of time. Not by local time, which has an hour twice; and the session keeps its time zone, because defaults
 /// and triggers of a table of others may use it.
 const TIME: &str =
@@ -266,6 +269,11 @@ impl Mysql {
         for (name, definition) in tables {
             there.check_own(name, definition, &self.shown, "use another database")?;
         }
+        if rows_are_own(tables.first().map(|(rows, _)| *rows), &there) {
+            // In this order: the process may end in between.
+            owner.query_drop(format!("{FORGET_EVENTS} AND {IS_MARKED}")).await?;
+            owner.query_drop(UNMARK).await?;
+        }
         let missing: Vec<&Table> = tables.iter().filter(|(name, _)| !there.has(name)).collect();
         let (Some((rows, _)), Some((first_missing, _))) = (tables.first(), missing.first()) else {
             return Ok(());
@@ -291,7 +299,7 @@ impl Mysql {
                 Ok(()) if owner.affected_rows() > 0 => return Ok(false),
                 Ok(()) => {
                     let first = FIRST_EPOCH.replace(ROWS, versions);
-                    owner.exec_drop(first, (Version::COUNTER_BITS,)).await?;
+                    owner.exec_drop(first, (Version::COUNTER_BITS, crate::any_epoch())).await?;
                     return Ok(true);
                 }
                 Err(error) if matches!(meaning(&error), Meaning::TimedOut | Meaning::RolledBack) => {}

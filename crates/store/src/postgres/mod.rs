@@ -20,7 +20,7 @@ use super::sql::{
     self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, more_connections,
     overtaken, taken,
 };
-use super::tables::{ROWS, TablesThere};
+use super::tables::{ROWS, TablesThere, rows_are_own};
 use super::user_table::{RowsTable, UserTable, VERSIONS, refuse};
 use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers};
 use async_trait::async_trait;
@@ -72,10 +72,10 @@ const OTHER_TABLES: [Table; 4] = [
 
 /// Above the last epoch of this server: a failover may have lost that one.
 const RAISE: &str = "UPDATE weir_owner SET epoch = greatest(epoch, $1) + 1 RETURNING epoch";
-/// Where `weir_owner` is empty: rows may be there all the same, of a dump without that table or of a replica. One statement, so
+/// Where `weir_owner` is empty: rows may be there all the same, of a dump without that table or of a replica; else any. One statement, so
 /// that it takes effect also if it lasts longer than the setup may.
 const FIRST_EPOCH: &str = "INSERT INTO weir_owner (epoch)
-    SELECT coalesce(greatest(max(version), (SELECT max(id) FROM weir_events)) >> $1, 0) + 1 FROM weir_kv
+    SELECT coalesce(nullif(greatest(max(version), (SELECT max(id) FROM weir_events)) >> $1, 0), $2) + 1 FROM weir_kv
     RETURNING epoch";
 
 /// Written by the server of the newest epoch when it answers no more hits.
@@ -85,6 +85,9 @@ const IS_RELEASED: &str = "SELECT EXISTS (SELECT FROM weir_release JOIN weir_own
 
 /// Where `weir_owner` is empty, the first epoch is above them.
 const FORGET_EVENTS: &str = "DELETE FROM weir_events WHERE EXISTS (SELECT FROM weir_owner)";
+/// Whether events are of a table of others, and that they are not.
+const IS_MARKED: &str = "EXISTS (SELECT FROM weir_versions WHERE key = '' AND version = 0)";
+const UNMARK: &str = "UPDATE weir_versions SET version = 1 WHERE key = '' AND version = 0";
 
 /// What the lease says of time. The least is in the index; for any other an EXISTS might read the whole table, where the database
 /// has no statistics of it.
@@ -175,7 +178,8 @@ impl Postgres {
             Some(raised) => (raised, is_released),
             None => {
                 let first = FIRST_EPOCH.replace(ROWS, rows);
-                (client.query_one(&first, &[&(Version::COUNTER_BITS as i32)]).await?, true)
+                let any = crate::any_epoch() as i64;
+                (client.query_one(&first, &[&(Version::COUNTER_BITS as i32), &any]).await?, true)
             }
         };
         let epoch: i64 = raised.try_get(0)?;
@@ -352,6 +356,9 @@ async fn make_tables(client: &Client, tables: &[Table], shown: &str) -> Setup<()
         return refuse(format!(
             "{name} in {shown} is UNLOGGED, and empty after a crash of the database; run ALTER TABLE {name} SET LOGGED"
         ));
+    }
+    if rows_are_own(tables.first().map(|(rows, ..)| *rows), &there) {
+        client.batch_execute(&format!("BEGIN; {FORGET_EVENTS} AND {IS_MARKED}; {UNMARK}; COMMIT")).await?;
     }
     let missing: Vec<&Table> = tables.iter().filter(|(name, ..)| !there.has(name)).collect();
     let (Some((rows, ..)), Some((first, ..))) = (tables.first(), missing.first()) else { return Ok(()) };

@@ -193,6 +193,27 @@ fn a_watcher_is_told_of_its_keys_in_their_order_on_every_store() {
     }
 }
 
+/// What a server with other writers wrote was not told, and no reset said so.
+#[test]
+fn the_log_is_not_whole_once_others_may_have_written() {
+    let database = postgres();
+    database.ask("CREATE TABLE settings (name text PRIMARY KEY, body text)").unwrap();
+    let url = crate::user_table::url_of(&database, "settings");
+    let log = ["--event-log", "1h"];
+    let server = Server::start(&url, &log);
+    let last_id = Watcher::start(&server, "").last_id;
+    server.client().put("/kv/a", b"1");
+    server.kill();
+    let server = Server::start(&url, &log);
+    assert_eq!(Watcher::after(&server, "", &last_id).take(1), ["put a"]);
+    server.kill();
+    let server = Server::start(&url, &["--foreign-writers"]);
+    server.client().put("/kv/b", b"1");
+    server.kill();
+    let server = Server::start(&url, &log);
+    assert_eq!(Watcher::after(&server, "", &last_id).next().unwrap().kind, "reset");
+}
+
 #[test]
 fn wrong_watches_are_refused() {
     let server = Server::start("memory:", &[]);

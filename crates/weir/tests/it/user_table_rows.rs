@@ -4,11 +4,40 @@ use super::user_table::{acquire, check_refused, etag, put_if, served, url_of};
 use crate::postgres::WAITING;
 use crate::support::{PATIENCE, Server, mariadb, postgres, until, weir};
 use kv::{Change, Key, Row, Version, Write};
+use lab_run::harness::DatabaseServer;
 use std::time::Instant;
 use store::{Kind, Part};
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// A write that was repeated was "done" before, and nothing was written: it was done to rows that are served no more.
+#[test]
+fn what_was_done_to_the_rows_of_another_table_does_not_count() {
+    counts_what_was_done_to_its_own_rows(&postgres(), "name text PRIMARY KEY, body text");
+}
+
+#[test]
+fn what_was_done_to_the_rows_of_another_table_of_mariadb_does_not_count() {
+    let columns = "name VARCHAR(99) COLLATE utf8mb4_bin PRIMARY KEY, body TEXT";
+    counts_what_was_done_to_its_own_rows(&mariadb(), columns);
+}
+
+fn counts_what_was_done_to_its_own_rows(database: &DatabaseServer, columns: &str) {
+    database.ask(&format!("CREATE TABLE settings ({columns})")).unwrap();
+    let (own, table) = (database.url(), url_of(database, "settings"));
+    for (url, names) in [(&own, &["a"][..]), (&table, &["a", "b"]), (&table, &[]), (&own, &["b"])] {
+        let server = Server::start(url, &[]);
+        let mut client = server.client();
+        for name in names {
+            let path = format!("/kv/{name}");
+            assert_eq!(put_if(&mut client, &path, ("Idempotency-Key", name), b"v"), 201, "{url}");
+            assert_eq!(put_if(&mut client, &path, ("Idempotency-Key", name), b"v"), 201, "{url}");
+            assert_eq!(client.get(&path).text(), "v", "{url}");
+        }
+        server.kill();
+    }
 }
 
 /// PostgreSQL does not say of a row in a partition by which transaction it was replaced.
