@@ -236,7 +236,14 @@ impl CassandraSession {
     ) -> Result<Result<Option<Known>, Known>, Failed> {
         match self.apply(write, condition).await {
             Err(failed) if failed.meaning == Meaning::Unknown => self.settle(write, condition, failed).await,
-            answered => Ok(answered?.map(|()| None)),
+            answered => {
+                let answered = answered?;
+                // The blind one is an attempt: nothing may be there to replace.
+                if answered.is_err() && matches!(condition, Condition::Same(_)) {
+                    self.connected.conflicts.lost.add(1);
+                }
+                Ok(answered.map(|()| None))
+            }
         }
     }
 
@@ -324,7 +331,6 @@ impl CassandraSession {
         match written {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(_)) => {
-                self.connected.conflicts.lost.add(1);
                 Err(Error::new(Kind::Retry, format!("another server wrote a key of {shown} meanwhile")))
             }
             Err(Failed { meaning, cause }) => {

@@ -44,7 +44,10 @@ impl Access {
             Err(_) => true,
         };
         if !is_here {
-            let what = "no such route at this address; pages about the server are at that of --ops-listen";
+            let what = match state.has_values {
+                true => "no such route at this address; pages about the server are at that of --ops-listen",
+                false => "no such route at this address; values are at that of --listen",
+            };
             *routed = Err(Failure::new(404, "no_route", what));
         }
         let Some(tokens) = state.tokens.as_deref() else { return };

@@ -262,16 +262,19 @@ impl<S: Stream> Connection<S> {
                 return Ok(worker.counted(key, read)?);
             }
             let since = Instant::now();
-            let mut was_away = false;
+            let (mut has_news, mut away) = (false, None);
             loop {
-                let has_news = self.wait(Some(&news), until.min(Instant::now() + pause)).await?;
+                // What was told when the store was lost is looked at once it is owned again.
+                let pause = if has_news { LOOK_PAUSES[0] } else { pause };
+                has_news |= self.wait(Some(&news), until.min(Instant::now() + pause)).await?;
                 self.access.still_permits(&self.state, Verb::Read, key.as_bytes())?;
                 // Nothing is told of what another server writes meanwhile.
                 let is_away = !is_owned(&store.status());
-                if has_news || pause < HEARTBEAT || was_away && is_away || is_over(&self.wire) {
+                away = away.filter(|_| is_away).or_else(|| is_away.then(Instant::now));
+                let is_lost = away.is_some_and(|since| since.elapsed() >= HEARTBEAT);
+                if is_lost || !is_away && (has_news || pause < HEARTBEAT) || is_over(&self.wire) {
                     break;
                 }
-                was_away = is_away;
             }
             waited += since.elapsed();
             // What happened is seen in the row.

@@ -47,7 +47,7 @@ pub(crate) fn run(args: Args) -> Result<(), kv::Error> {
 
 fn failure(error: &Error) -> kv::Error {
     match error.kind() {
-        Kind::Config if error.to_string().contains("; ") => of_store(error),
+        _ if error.to_string().contains("; ") => of_store(error),
         Kind::Config => kv::Error::input(error).hint("`weir replica --help` shows what it takes"),
         _ => kv::Error::new(error).hint("start it, and say it again: what is done already stays"),
     }

@@ -114,6 +114,23 @@ fn a_standby_waits_for_its_database() {
     assert_eq!(waiting.answer(false).unwrap().status, 503);
 }
 
+/// It was refused at once.
+#[test]
+fn a_wait_for_a_key_outlasts_a_short_loss_of_the_store() {
+    let postgres = postgres();
+    let server = Server::start(&postgres.url(), &[]);
+    let (mut client, mut waiting) = (server.client(), server.client());
+    waiting.send(b"GET /kv/a HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=300\r\n\r\n").unwrap();
+    let read = "weir_store_batch_size_count{operation=\"read\"}";
+    until("it has looked", || client.stats()[read].as_f64() == Some(1.0));
+    end_postgres_sessions(&postgres);
+    until("it is lost", || !is_ready(&server));
+    until("it is back", || is_ready(&server));
+    assert_eq!(client.put("/kv/a", b"1").status, 201);
+    let answer = waiting.answer(false).unwrap();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "1"));
+}
+
 /// Connections to a database that can be cut off without either end noticing.
 struct Wire {
     address: SocketAddr,

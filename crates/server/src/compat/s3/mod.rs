@@ -32,7 +32,7 @@ use kv::Key;
 use request::{Asked, Operation};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 pub(crate) use answer::write_failure;
 
@@ -66,7 +66,12 @@ impl<S: Stream> S3Connection<S> {
                 continue;
             };
             let keep_alive = match asked {
-                Ok(asked) => self.perform(request, *asked).await?,
+                Ok(asked) => {
+                    let keep_alive = self.perform(request, *asked).await?;
+                    // Requests that arrived with it could not begin earlier.
+                    self.wire.arrived = Instant::now();
+                    keep_alive
+                }
                 Err(failure) => self.wire.refuse(&request, failure).await?,
             };
             if !keep_alive {

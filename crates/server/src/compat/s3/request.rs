@@ -249,12 +249,13 @@ impl S3List {
                 let from = json::of_cursor(token).filter(|from| from.starts_with(&prefix));
                 from.ok_or_else(|| bad("the continuation-token is not from this list"))?
             }
-            // Behind all keys that the last prefix stands for.
-            [Some(marker), ..] if is_common_prefix(marker, &prefix, &delimiter) => {
-                // Behind the last key of all there is nothing.
-                successor(marker).unwrap_or_else(|| [0xff; kv::KEY_BYTES_MAX].to_vec())
-            }
-            [Some(after), ..] | [_, Some(after), _] => [after, &b"\0"[..]].concat(),
+            [Some(after), ..] | [_, Some(after), _] => match common_prefix(after, &prefix, &delimiter) {
+                // Behind all keys that a prefix stands for which is not behind this; behind the last key of all there is nothing.
+                Some(common) if is_v2 || common == after => {
+                    successor(common).unwrap_or_else(|| [0xff; kv::KEY_BYTES_MAX].to_vec())
+                }
+                _ => [after, &b"\0"[..]].concat(),
+            },
             _ => prefix.clone(),
         };
         let from = from.max(prefix.clone());
@@ -270,10 +271,11 @@ impl S3List {
     }
 }
 
-/// Whether a list answers with this in place of the keys that begin so.
-fn is_common_prefix(marker: &[u8], prefix: &[u8], delimiter: &[u8]) -> bool {
-    let Some(rest) = marker.strip_prefix(prefix).filter(|_| !delimiter.is_empty()) else { return false };
-    memchr::memmem::find(rest, delimiter).is_some_and(|at| at + delimiter.len() == rest.len())
+/// What a list answers with in place of this key, if it does not stand for itself.
+fn common_prefix<'k>(key: &'k [u8], prefix: &[u8], delimiter: &[u8]) -> Option<&'k [u8]> {
+    let rest = key.strip_prefix(prefix).filter(|_| !delimiter.is_empty())?;
+    let at = memchr::memmem::find(rest, delimiter)?;
+    Some(&key[..prefix.len() + at + delimiter.len()])
 }
 
 impl Operation {
@@ -484,6 +486,8 @@ mod tests {
     fn a_list_begins_where_the_client_says() {
         check("GET /weir?list-type=2&prefix=a/&max-keys=7", "", "list true from a/ limit 7");
         check("GET /weir?list-type=2&start-after=a", "", "list true from a\\x00 limit 1000");
+        let in_folder = "GET /weir?list-type=2&delimiter=/&prefix=s/&start-after=s/a/zz";
+        check(in_folder, "", "list true from s/a0 limit 1000");
         check("GET /weir?list-type=2&prefix=b&start-after=a", "", "list true from b limit 1000");
         check("GET /weir?marker=a&max-keys=2000", "", "list false from a\\x00 limit 1000");
         check("GET /weir?marker=a/&delimiter=/", "", "list false from a0 limit 1000");

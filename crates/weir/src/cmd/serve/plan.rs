@@ -92,11 +92,15 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
         return wrong(format!("--shadow-policies has {name} twice"), "name each policy once");
     }
     let given = args.memory_budget.map(|Size(bytes)| usize::try_from(bytes).unwrap_or(usize::MAX));
-    let memory_budget = given.unwrap_or_else(|| memory::budget(args.cache_bytes.0).max(args.value_bytes));
-    if memory_budget < args.value_bytes {
+    // Signatures between parts of a body, and a head before a value, count with these.
+    let besides = if args.compat.is_empty() { 0 } else { args.value_bytes / 64 + (32 << 10) };
+    let budget_min = args.value_bytes + besides;
+    let memory_budget = given.unwrap_or_else(|| memory::budget(args.cache_bytes.0).max(budget_min));
+    if memory_budget < budget_min {
         let (budget, value) = (Size(memory_budget as u64), Size(args.value_bytes as u64));
         let what = format!("--memory-budget {budget} has no room for one value of --value-bytes {value}");
-        return wrong(what, "raise the one or lower the other");
+        let least = Size(budget_min as u64);
+        return wrong(what, format!("raise it to {least}, or lower --value-bytes"));
     }
     let store_urls = store_urls(&args.store)?;
     if args.standby && store_urls.len() > 1 {
