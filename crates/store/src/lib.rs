@@ -33,8 +33,8 @@ pub struct Conflicts {
 
 pub use batcher::{
     AtomicAnswer, AtomicOperation, AtomicOutcome, Batcher, Batching, Config, Event, EventLog, Intent,
-    LIST_TIME_MAX, LastError, Meters, Next, Observer, Page, Receiver, Reply, Sender, Status, Watch, Watched,
-    WorkerMeters, WriteRequest, Written, channel,
+    LIST_BYTES_MAX, LIST_TIME_MAX, LastError, Meters, Next, Observer, Page, Receiver, Reply, Sender, Status,
+    Watch, Watched, WorkerMeters, WriteRequest, Written, channel,
 };
 #[cfg(feature = "test-support")]
 pub use embedded::fuzz;

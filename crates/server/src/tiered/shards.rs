@@ -9,7 +9,7 @@ use cache::Cache;
 use kv::{Key, Row};
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Config, Listed, Listing, Page, Part, Role, SHARDS_MAX, Store, shard_of};
+use store::{Config, LIST_BYTES_MAX, Listed, Listing, Page, Part, Role, SHARDS_MAX, Store, shard_of};
 
 /// What one shard is made of.
 pub struct Shard {
@@ -131,9 +131,17 @@ impl Tiers {
             let is_whole =
                 |listed: &Listed| next.as_ref().is_none_or(|next| listed.row.key() < next.as_slice());
             rows.truncate(rows.iter().take_while(|listed| is_whole(listed)).count());
-            if let Some(behind) = rows.get(listing.limit) {
+            let mut bytes = 0;
+            let is_room = |listed: &&Listed| {
+                let is_first = bytes == 0;
+                bytes += listed.row.value().len();
+                is_first || bytes <= LIST_BYTES_MAX
+            };
+            let most = if with_values { rows.iter().take_while(is_room).count() } else { rows.len() };
+            let most = most.min(listing.limit);
+            if let Some(behind) = rows.get(most) {
                 next = Some(behind.row.key().to_vec());
-                rows.truncate(listing.limit);
+                rows.truncate(most);
             }
         }
         Ok(Page { rows, next })

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::RwLockWriteGuard;
 
 /// A page of a list with values ends with so many bytes.
-const LIST_BYTES_MAX: usize = 4 << 20;
+pub const LIST_BYTES_MAX: usize = 4 << 20;
 /// So many rows a store is asked for first.
 const LIST_ROWS_FIRST: usize = 4;
 /// Then for so many that their values have about so many bytes.

@@ -26,7 +26,7 @@ mod versions;
 
 pub use config::{Batching, Config};
 pub use events::{Event, EventLog, Next, Watch, Watched};
-pub use long::{AtomicAnswer, AtomicOperation, AtomicOutcome, LIST_TIME_MAX};
+pub use long::{AtomicAnswer, AtomicOperation, AtomicOutcome, LIST_BYTES_MAX, LIST_TIME_MAX};
 pub use meters::{Meters, WorkerMeters};
 pub use replies::{Receiver, Reply, Sender, channel};
 pub use status::{LastError, Status};

@@ -79,6 +79,7 @@ pub async fn init(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<St
     let (replica, primaries) = (parse(replica)?, open_each(primaries)?);
     let lines = async {
         let (client, _) = replica.setup("connect", replica.dial(&replica.hosts[0], "replica init")).await?;
+        check_workers(&replica, &client, primaries.len()).await?;
         prepare(&replica, &client).await?;
         for (index, primary) in primaries.iter().enumerate() {
             let source = publish(primary, Part { index, of: primaries.len() }).await;
@@ -104,12 +105,15 @@ pub async fn status(replica: &str, primaries: &[impl AsRef<str>]) -> Result<Vec<
     let mut lines = Vec::new();
     for (index, primary) in primaries.iter().enumerate() {
         let state = state(&client, index).await.map_err(|failure| failure.of(&replica.shown, SETUP))?;
+        let is_copied = state.as_ref().is_some_and(|state| state.is_copied);
         let follows = state.map_or("not followed; run weir replica init".to_owned(), |state| {
             let copied = if state.is_copied { "copied" } else { "being copied" };
             let held = if state.is_enabled { "" } else { ", held back (its subscription is disabled)" };
             format!("{copied}{held}")
         });
         let lag = match primary.setup("connect", primary.dial(&primary.hosts[0], "replica status")).await {
+            // While it copies, nobody knows.
+            Ok(_) if !is_copied => None,
             Ok((client, _)) => lag(&client, &name_of(index)).await.ok().flatten(),
             Err(_) => None,
         };
@@ -184,6 +188,23 @@ async fn publish(primary: &Postgres, part: Part) -> Setup<Source> {
     let there: Option<String> = row.get(2);
     let has_slot = there.is_some();
     Ok(Source { connection, system: row.get(1), slot: there.unwrap_or_else(|| row.get(7)), has_slot })
+}
+
+/// Refuses a replica that follows all stores with all of its workers: none is left to copy the rows, and it waits without a word.
+async fn check_workers(replica: &Postgres, client: &Client, stores: usize) -> Setup<()> {
+    for (setting, needed) in
+        [("max_logical_replication_workers", stores + 1), ("max_worker_processes", stores + 2)]
+    {
+        let there: i32 = client.query_one("SELECT current_setting($1)::int", &[&setting]).await?.get(0);
+        if (there as usize) < needed {
+            return refuse(format!(
+                "{} runs with {setting} = {there}, too few to follow {stores} stores; \
+                 run ALTER SYSTEM SET {setting} = {needed} there and restart it",
+                replica.shown
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Makes the table of the replica. A database that holds other rows is refused.

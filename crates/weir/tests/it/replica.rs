@@ -268,6 +268,11 @@ fn what_cannot_be_a_replica_is_refused_with_the_remedy() {
         assert!(told.contains(part) && told.lines().count() == 1, "{told}");
         assert_eq!(code, Some(2), "{told}");
     }
+    // It waited without a word: there was nobody to copy.
+    let single = postgres_with(&[("max_logical_replication_workers", "1")]);
+    let (told, code) = replica("init", &single.url(), &store(logical.url()));
+    assert!(told.contains("max_logical_replication_workers = 2 there and restart it"), "{told}");
+    assert_eq!(code, Some(2), "{told}");
     let (told, code) = replica("init", "postgres://weir@127.0.0.1:1/x", &store(logical.url()));
     assert!(told.contains("cannot reach") && code == Some(1), "{told}");
 
