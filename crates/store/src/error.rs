@@ -7,6 +7,7 @@ use std::fmt;
 pub struct Error {
     kind: Kind,
     message: String,
+    is_divisible: bool,
 }
 
 /// What follows from a store's failure.
@@ -52,7 +53,21 @@ impl Kind {
 impl Error {
     /// `message` is one line: what, why, and the remedy where there is one.
     pub fn new(kind: Kind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into() }
+        Error { kind, message: message.into(), is_divisible: false }
+    }
+
+    /// Of a refused batch of which a part may be taken, as what only removes on a full disk.
+    pub(crate) fn divisible(self) -> Error {
+        Error { is_divisible: true, ..self }
+    }
+
+    /// Of one that is never divided.
+    pub(crate) fn whole(self) -> Error {
+        Error { is_divisible: false, ..self }
+    }
+
+    pub(crate) fn is_divisible(&self) -> bool {
+        self.is_divisible
     }
 
     /// A write found a newer row.

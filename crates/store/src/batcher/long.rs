@@ -390,7 +390,7 @@ async fn apply<'s>(
     let ticket = shared.events.begin(|| shared.next_version());
     let block = ticket.block(shared.clock.now(), body);
     let stored = block.as_ref().filter(|_| shared.events.keeps_all());
-    let written = session.write_with(&writes, stored).await;
+    let written = session.write_with(&writes, stored).await.map_err(Error::whole);
     shared.note_write(&writes, &written);
     let found = match written {
         Ok(found) => found,

@@ -507,6 +507,8 @@ impl Shared {
     /// Remembers whether the store refuses writes, by what became of these. Removals are taken by a full disk, too.
     fn note_write<T>(&self, writes: &[Write], written: &Answer<T>) {
         match written {
+            // Of one that is divided, the parts say it.
+            Err(error) if error.is_divisible() => {}
             Err(error) if error.kind() == Kind::Refused && !self.refuses_writes.swap(true, Relaxed) => {
                 self.failed(error.to_string());
             }

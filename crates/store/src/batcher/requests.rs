@@ -177,7 +177,7 @@ async fn commit(
         }
         Err(error) => error,
     };
-    if matches!(error.kind(), Kind::Rejected | Kind::Unfit | Kind::Retry) {
+    if matches!(error.kind(), Kind::Rejected | Kind::Unfit | Kind::Retry) || error.is_divisible() {
         match batch::divide(groups) {
             Ok(parts) => {
                 // In their order: they may be of one key.

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The end of a segment is read so often at most, if it is written at the same time.
@@ -29,6 +29,15 @@ pub(super) fn backup(directory: &Path, destination: &Path) -> Result<Checked, Er
     if !is_free {
         let what = format!("{} is there already", destination.display());
         return Err(Error::new(Kind::Config, format!("{what}; name a directory that is not")));
+    }
+    let parent = destination.parent().filter(|parent| parent.as_os_str() != "").unwrap_or(Path::new("."));
+    let is_elsewhere = |found: fs::Metadata| {
+        found.is_symlink() || fs::metadata(parent).is_ok_and(|parent| parent.dev() != found.dev())
+    };
+    // The copy begins beside it, and could not get its name.
+    if fs::symlink_metadata(destination).is_ok_and(is_elsewhere) {
+        let what = format!("{} is a link, or where a file system is mounted", destination.display());
+        return Err(Error::new(Kind::Config, format!("{what}; name a directory in it")));
     }
     let unread = |error: io::Error| {
         let what = format!("cannot read the store in {}: {error}", directory.display());

@@ -314,7 +314,7 @@ impl Log {
         let places = self.append(&mut writer, purpose, &entries).map_err(|error| match error.kind() {
             // Alone, what only removes may go, and what is small beside what is large.
             Kind::Refused if (1..writes.len()).contains(&puts) || writes.len() > 1 && is_long() => {
-                Error::new(Kind::Rejected, error.to_string())
+                error.divisible()
             }
             _ => error,
         })?;

@@ -139,8 +139,11 @@ fn a_backup_that_cannot_be_made_says_why_and_leaves_nothing() {
     server.client().put("/kv/a", b"value");
     fs::create_dir(at("empty")).unwrap();
     let (full, nowhere) = (at("store"), at("nowhere"));
+    // A copy was made beside it, in vain, and stayed.
+    std::os::unix::fs::symlink(at("empty"), at("link")).unwrap();
     for (store, destination, part) in [
         (store.as_str(), full.as_path(), "is there already"),
+        (&store, &at("link"), "is a link, or where a file system is mounted; hint: name a directory in it"),
         (nowhere.to_str().unwrap(), &at("copy"), "cannot read the store in"),
         (at("empty").to_str().unwrap(), &at("copy"), "there is no store in"),
         ("postgres://me@localhost/db", &at("copy"), "is no embedded store"),
@@ -150,7 +153,7 @@ fn a_backup_that_cannot_be_made_says_why_and_leaves_nothing() {
         let said = String::from_utf8(made.stderr).unwrap();
         assert!(!made.status.success() && said.contains(part), "{said}");
     }
-    assert!(!at("copy").exists() && !at("copy.partial").exists());
+    assert!(["copy", "copy.partial", "link.partial"].iter().all(|name| !at(name).exists()));
     // An empty directory is as good as none, and so is one with a copy that was cut short.
     fs::create_dir(at("empty.partial")).unwrap();
     fs::write(at("empty.partial/0000000007.log"), "half").unwrap();

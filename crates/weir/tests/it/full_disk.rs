@@ -107,6 +107,21 @@ fn a_row_that_does_not_fit_is_refused_alone() {
     });
 }
 
+/// The server said that it was ready, and the client that the store "refuses this".
+#[test]
+fn an_atomic_batch_says_of_a_full_disk_what_a_put_does() {
+    let (_directory, server) = on_small_disk(&[]);
+    let mut client = server.client();
+    assert_eq!(client.put("/kv/a", &vec![1; 4 << 20]).status, 201);
+    let put = format!("{{\"op\":\"put\",\"key\":\"b\",\"value\":\"{}\"}}\n", "x".repeat(7 << 20));
+    let batch = put + "{\"op\":\"delete\",\"key\":\"c\"}\n{\"op\":\"put\",\"key\":\"d\",\"value\":\"\"}\n";
+    let refused = client.ask("POST", "/batch?atomic=true", &[], batch.as_bytes()).unwrap();
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert_eq!(refused.problem()["code"], client.put("/kv/b", &vec![1; 7 << 20]).problem()["code"]);
+    let text = client.get("/readyz").text();
+    assert!(text.contains("refuses writes"), "{text}");
+}
+
 /// The second or third start was refused.
 #[test]
 fn on_a_full_disk_a_server_starts_again_and_again() {
