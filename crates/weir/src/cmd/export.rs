@@ -103,8 +103,10 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let Some(path) = &args.file else {
         let mut out = BufWriter::new(io::stdout().lock());
         return export(&mut client, &args.prefix, &mut after, &mut out).map_err(|error| match after {
-            Some(cursor) => error.hint(format_args!("continue with --after {cursor}")),
-            None => error,
+            Some(cursor) if args.after.as_ref() != Some(&cursor) => {
+                error.hint(format_args!("continue with --after {cursor}"))
+            }
+            _ => error,
         });
     };
     let file = open(path, args.resume)?;
@@ -204,10 +206,12 @@ const BEGINS: [&[u8]; 2] = [b"{\"op\":\"put\",", b"{\"next\":"];
 fn end_of(mut file: &File, path: &Path, prefix: &str) -> Result<Option<PageEnd>, Error> {
     let failed = |error: io::Error| cut_short(&error);
     let mut lines = BufReader::new(file);
-    let (mut line, mut at, mut end) = (Vec::new(), 0, (0, None));
+    let (mut line, mut at, mut end, mut in_page) = (Vec::new(), 0, (0, None), 0);
     while lines.read_until(b'\n', &mut line).map_err(failed)? > 0 {
         let is_one = |begins: &&[u8]| line.starts_with(&begins[..begins.len().min(line.len())]);
-        if at == 0 && !BEGINS.iter().any(is_one) {
+        in_page += 1;
+        // A page has no more keys; before its end a file of another kind may look like one.
+        if at == 0 && !BEGINS.iter().any(is_one) || in_page > PAGE_KEYS + 1 {
             return Err(
                 Error::input(format_args!("{} is no export", path.display())).hint("name another file")
             );
@@ -227,7 +231,7 @@ fn end_of(mut file: &File, path: &Path, prefix: &str) -> Result<Option<PageEnd>,
             if page.next.is_none() {
                 return Ok(Some(page));
             }
-            end = (at, Some(page));
+            (end, in_page) = ((at, Some(page)), 0);
         }
         line.clear();
     }

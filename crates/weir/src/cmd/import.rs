@@ -51,6 +51,9 @@ pub(crate) struct Args {
 /// The fields of a request for one value. `TTL`: how long it still lives, in seconds; without it, it never ends.
 const FIELDS: [&str; 3] = ["TTL", "Content-Type", "Content-Encoding"];
 
+/// The longest lifetime that one takes, in seconds.
+const TTL_SECS_MAX: u64 = 100 * 365 * 24 * 3600;
+
 /// What they say.
 type Stored = [Option<String>; 3];
 
@@ -321,13 +324,15 @@ fn alone(content: &[u8]) -> Result<(Vec<u8>, Vec<u8>, Stored), String> {
         (None, Some(encoded)) => STANDARD.decode(encoded).map_err(|error| format!("wrong base64: {error}")),
         _ => Err("key and value are given once each, as text or in base64".to_owned()),
     };
-    let is_field = |stored: &String| stored.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let is_field =
+        |stored: &String| stored.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte));
     if ![&content_type, &encoding].into_iter().flatten().all(is_field) {
         return Err("type and encoding are printable ASCII".to_owned());
     }
     let seconds = |text: String| {
         let at = humantime::parse_rfc3339(&text).map_err(|error| format!("wrong expires: {error}"))?;
-        Ok::<_, String>(Timestamp::from(at).since(SystemTime::now().into()).as_secs().to_string())
+        let left = Timestamp::from(at).since(SystemTime::now().into()).as_secs();
+        Ok::<_, String>(left.min(TTL_SECS_MAX).to_string())
     };
     let stored = [expires.map(seconds).transpose()?, content_type, encoding];
     Ok((bytes(key, key_b64)?, bytes(value, value_b64)?, stored))

@@ -339,6 +339,8 @@ fn wrong_inputs_are_named() {
         "{\"op\":\"put\",\"key\":\"a\",\"value\":\"1\",\"ttl\":1,\"expires\":\"2099-01-01T00:00:00Z\"}",
     );
     let many = file("many", &"x\n".repeat(3000));
+    // Nothing says that these lines are pages of an export, and the file was cut to nothing.
+    let puts = file("puts", &format!("{good}\n").repeat(1500));
     let others = file("others", &format!("{good}\n{{\"op\":\"delete\",\"key\":\"a\"}}\n"));
     let part = file("part", &format!("{good}\n{{\"next\":\"Yg\",\"prefix\":\"a\"}}\n"));
     let whole = file("whole", &format!("{good}\n{{\"next\":null}}\n"));
@@ -356,6 +358,7 @@ fn wrong_inputs_are_named() {
         (&["export", &server, &mixed], 2, "continue it with --resume"),
         (&["export", &server, nowhere, "--resume"], 2, "begin without --resume"),
         (&["export", &server, &many, "--resume"], 2, "is no export"),
+        (&["export", &server, &puts, "--resume"], 2, "is no export"),
         (&["export", &server, "--resume"], 2, "required"),
         (&["export", &server, "--after", "%%"], 1, "answered 400 to GET: after is not"),
         (&["export", "http://127.0.0.1:9", "--retry", "0s"], 1, "refused"),
