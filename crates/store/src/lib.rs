@@ -176,7 +176,7 @@ fn any_epoch() -> u64 {
 
 /// A store held for this server alone, until dropped.
 pub struct Lease {
-    /// How many leases there have been, this one included.
+    /// Greater than that of every lease before.
     pub epoch: u64,
     /// The time by the store's clock when it was acquired.
     pub now: Timestamp,

@@ -46,11 +46,6 @@ impl TablesThere {
     }
 }
 
-/// Whether `rows` is weir's own table, and a table of others may have been served in between: the events are of its rows then.
-pub(super) fn rows_are_own(rows: Option<&str>, there: &TablesThere) -> bool {
-    rows == Some(ROWS) && [ROWS, VERSIONS, "weir_events", "weir_owner"].iter().all(|table| there.has(table))
-}
-
 /// The columns of the table with this definition.
 fn columns_of(definition: &str) -> impl Iterator<Item = &str> {
     let words = definition.split(',').filter_map(|part| part.split_whitespace().next());

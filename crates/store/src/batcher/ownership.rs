@@ -302,8 +302,9 @@ impl Owner {
         self.shared.clock.advance_to(lease.now);
         if lease.epoch > Version::EPOCH_MAX {
             let message = format!(
-                "the store was leased {} times, and versions have no room for more (docs/consistency.md)",
-                lease.epoch
+                "the store is at epoch {}, and versions have no room for more than {} (docs/consistency.md)",
+                lease.epoch,
+                Version::EPOCH_MAX
             );
             return Err(Error::new(Kind::Config, message));
         }

@@ -25,7 +25,7 @@ use super::sql::{
     overtaken, taken,
 };
 use super::store_url::StoreUrl;
-use super::tables::{ROWS, TablesThere, rows_are_own};
+use super::tables::{ROWS, TablesThere};
 use super::user_table::{PARAMETERS, RowsTable, Seen, UserTable, VERSIONS, refuse};
 use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers, redacted};
 use async_trait::async_trait;
@@ -218,7 +218,7 @@ impl Mysql {
         self.make_tables(&mut owner, &[&[versions], &OTHER_TABLES[..]].concat()).await?;
         let (versions, _) = versions;
         if let Some(table) = self.rows.known() {
-            table.take_versions(&mut owner, &self.shown).await?;
+            table.check_versions(&mut owner, &self.shown).await?;
         }
         // The map: which part of the keys this database holds.
         let what = format!("SELECT (SELECT map FROM weir_map), EXISTS (SELECT 1 FROM {rows})");
@@ -229,6 +229,8 @@ impl Mysql {
         }
         let is_released: bool = first(&mut owner, IS_RELEASED).await?.unwrap_or_default();
         let is_first = self.outlast_earlier_writes(&mut owner, &prefix, versions).await?;
+        // Now no session of a lease before can add any.
+        self.forget_other_events(&mut owner).await?;
         let epoch: i64 = first(&mut owner, EPOCH).await?.unwrap_or_default();
         self.warn_of_losses(&mut owner).await?;
         let (now, may_expire): (i64, bool) =
@@ -250,6 +252,22 @@ impl Mysql {
         })
     }
 
+    /// Forgets the events of rows that are served no more: a write could count as done before that is not. Whose they are, the mark of
+    /// `weir_versions` says.
+    async fn forget_other_events(&self, owner: &mut Conn) -> Setup<()> {
+        if let Some(table) = self.rows.known() {
+            return table.take_versions(owner).await;
+        }
+        let is_there = "SELECT EXISTS (SELECT 1 FROM information_schema.tables
+            WHERE table_schema = DATABASE() AND table_name = 'weir_versions')";
+        if first(owner, is_there).await?.unwrap_or_default() {
+            // In this order: the process may end in between.
+            owner.query_drop(format!("DELETE FROM weir_events WHERE {IS_MARKED}")).await?;
+            owner.query_drop(UNMARK).await?;
+        }
+        Ok(())
+    }
+
     /// Makes those of `tables` that do not exist; the first one has the rows, or their versions.
     async fn make_tables(&self, owner: &mut Conn, tables: &[Table]) -> Setup<()> {
         let names = tables.iter().map(|(name, _)| *name).chain([ROWS, VERSIONS]);
@@ -268,11 +286,6 @@ impl Mysql {
         let there = TablesThere(owner.query(there).await?);
         for (name, definition) in tables {
             there.check_own(name, definition, &self.shown, "use another database")?;
-        }
-        if rows_are_own(tables.first().map(|(rows, _)| *rows), &there) {
-            // In this order: the process may end in between.
-            owner.query_drop(format!("{FORGET_EVENTS} AND {IS_MARKED}")).await?;
-            owner.query_drop(UNMARK).await?;
         }
         let missing: Vec<&Table> = tables.iter().filter(|(name, _)| !there.has(name)).collect();
         let (Some((rows, _)), Some((first_missing, _))) = (tables.first(), missing.first()) else {

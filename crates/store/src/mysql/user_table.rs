@@ -1,6 +1,6 @@
 //! A table of MySQL or MariaDB that others made: what it has to be like, and the statements over it.
 
-use super::{FORGET_EVENTS, IS_MARKED, Table, first};
+use super::{IS_MARKED, Table, first};
 use crate::sql::Setup;
 use crate::user_table::{Column, Described, Length, Names, Type, UserTable, VERSIONS, refuse};
 use kv::KEY_BYTES_MAX;
@@ -148,15 +148,17 @@ impl UserTable<Statements> {
         Ok(UserTable { shown: shown.clone(), table, key: key_column, value: value_column, mark, statements })
     }
 
-    /// Marks `weir_versions` of the store `store` as that of this table, and refuses that of another one. Events of other rows go: a
-    /// write could count as done before that is not.
-    pub(super) async fn take_versions(&self, connection: &mut Conn, store: &str) -> Setup<()> {
-        let marked: Option<Vec<u8>> =
-            first(connection, "SELECT digest FROM weir_versions WHERE `key` = ''").await?;
-        if let Some(marked) = marked {
-            self.check_mark(&marked, store, "`key`")?;
+    /// Refuses `weir_versions` of the store `store` if it is marked as that of another table.
+    pub(super) async fn check_versions(&self, connection: &mut Conn, store: &str) -> Setup<()> {
+        match first::<Vec<u8>>(connection, "SELECT digest FROM weir_versions WHERE `key` = ''").await? {
+            Some(marked) => self.check_mark(&marked, store, "`key`"),
+            None => Ok(()),
         }
-        connection.query_drop(format!("{FORGET_EVENTS} AND NOT {IS_MARKED}")).await?;
+    }
+
+    /// Marks it as that of this table, and the events that are kept as those of its rows: those of others go.
+    pub(super) async fn take_versions(&self, connection: &mut Conn) -> Setup<()> {
+        connection.query_drop(format!("DELETE FROM weir_events WHERE NOT {IS_MARKED}")).await?;
         let mark =
             "INSERT INTO weir_versions VALUES ('', ?, 0, '', '', NULL) ON DUPLICATE KEY UPDATE version = 0";
         connection.exec_drop(mark, (&self.mark,)).await?;

@@ -20,7 +20,7 @@ use super::sql::{
     self, Failure, Meaning, OWNER_SILENCE_MAX, Setup, Step, ending, foreign_table, more_connections,
     overtaken, taken,
 };
-use super::tables::{ROWS, TablesThere, rows_are_own};
+use super::tables::{ROWS, TablesThere};
 use super::user_table::{RowsTable, UserTable, VERSIONS, refuse};
 use super::{Answer, Capabilities, Error, Kind, Lease, Owner, Part, Session, Store, Workers};
 use async_trait::async_trait;
@@ -165,7 +165,7 @@ impl Postgres {
         };
         make_tables(&client, &[&[rows], &OTHER_TABLES[..]].concat(), &self.shown).await?;
         if let Some(table) = self.rows.known() {
-            table.take_versions(&client, &self.shown).await?;
+            table.check_versions(&client, &self.shown).await?;
         }
         let (rows, ..) = rows;
         if self.admits(&client, part, &table).await? {
@@ -183,6 +183,8 @@ impl Postgres {
             }
         };
         let epoch: i64 = raised.try_get(0)?;
+        // Now no session of a lease before can add any.
+        self.forget_other_events(&client).await?;
         let time = client.query_one(&TIME.replace(ROWS, rows), &[]).await?;
         let (now, may_expire) = (Timestamp(time.try_get::<_, i64>(0)? as u64), time.try_get(1)?);
         let release = format!("SELECT pg_advisory_unlock({LOCK_SPACE}, {LOCK_SESSIONS})");
@@ -199,6 +201,23 @@ impl Postgres {
             lost: Box::pin(until_closed(ended)),
             owner: Some(Box::new(owner)),
         })
+    }
+
+    /// Forgets the events of rows that are served no more: a write could count as done before that is not. Whose they are, the mark of
+    /// `weir_versions` says.
+    async fn forget_other_events(&self, client: &Client) -> Setup<()> {
+        if let Some(table) = self.rows.known() {
+            return table.take_versions(client).await;
+        }
+        // It may not be there, or be of a role that serves another table.
+        let is_own =
+            "SELECT coalesce(bool_and(has_table_privilege(to_regclass('weir_versions'), needed)), false)
+            FROM unnest(ARRAY['SELECT', 'UPDATE']) needed";
+        if client.query_one(is_own, &[]).await?.get(0) {
+            let forget = format!("BEGIN; DELETE FROM weir_events WHERE {IS_MARKED}; {UNMARK}; COMMIT");
+            client.batch_execute(&forget).await?;
+        }
+        Ok(())
     }
 
     /// Whether this database may be used as `part`; `Ok(true)`: the map is not written yet. The tables exist.
@@ -356,9 +375,6 @@ async fn make_tables(client: &Client, tables: &[Table], shown: &str) -> Setup<()
         return refuse(format!(
             "{name} in {shown} is UNLOGGED, and empty after a crash of the database; run ALTER TABLE {name} SET LOGGED"
         ));
-    }
-    if rows_are_own(tables.first().map(|(rows, ..)| *rows), &there) {
-        client.batch_execute(&format!("BEGIN; {FORGET_EVENTS} AND {IS_MARKED}; {UNMARK}; COMMIT")).await?;
     }
     let missing: Vec<&Table> = tables.iter().filter(|(name, ..)| !there.has(name)).collect();
     let (Some((rows, ..)), Some((first, ..))) = (tables.first(), missing.first()) else { return Ok(()) };

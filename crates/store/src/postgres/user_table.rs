@@ -1,6 +1,6 @@
 //! A table of PostgreSQL that others made: what it has to be like, and the statements over it.
 
-use super::{FORGET_EVENTS, IS_MARKED, Table};
+use super::{IS_MARKED, Table};
 use crate::sql::Setup;
 use crate::user_table::{Column, Described, Length, Names, Type, UserTable, VERSIONS, refuse};
 use kv::KEY_BYTES_MAX;
@@ -157,14 +157,17 @@ impl UserTable<Statements> {
         Ok(UserTable { shown: shown.clone(), table, key, value, mark, statements })
     }
 
-    /// Marks `weir_versions` of the store `store` as that of this table, and refuses that of another one. Events of other rows go: a
-    /// write could count as done before that is not.
-    pub(super) async fn take_versions(&self, client: &Client, store: &str) -> Setup<()> {
-        let marked = client.query_opt("SELECT digest FROM weir_versions WHERE key = ''", &[]).await?;
-        if let Some(marked) = marked {
-            self.check_mark(marked.try_get(0)?, store, "key")?;
+    /// Refuses `weir_versions` of the store `store` if it is marked as that of another table.
+    pub(super) async fn check_versions(&self, client: &Client, store: &str) -> Setup<()> {
+        match client.query_opt("SELECT digest FROM weir_versions WHERE key = ''", &[]).await? {
+            Some(marked) => self.check_mark(marked.try_get(0)?, store, "key"),
+            None => Ok(()),
         }
-        client.execute(&format!("{FORGET_EVENTS} AND NOT {IS_MARKED}"), &[]).await?;
+    }
+
+    /// Marks it as that of this table, and the events that are kept as those of its rows: those of others go.
+    pub(super) async fn take_versions(&self, client: &Client) -> Setup<()> {
+        client.execute(&format!("DELETE FROM weir_events WHERE NOT {IS_MARKED}"), &[]).await?;
         let mark = "INSERT INTO weir_versions VALUES ('', $1, 0, '', '', NULL) ON CONFLICT (key) DO UPDATE SET version = 0";
         client.execute(mark, &[&self.mark]).await?;
         Ok(())
