@@ -207,6 +207,7 @@ fn end_of(mut file: &File, path: &Path, prefix: &str) -> Result<Option<PageEnd>,
     let failed = |error: io::Error| cut_short(&error);
     let mut lines = BufReader::new(file);
     let (mut line, mut at, mut end, mut in_page) = (Vec::new(), 0, (0, None), 0);
+    let mut ends_whole = false;
     while lines.read_until(b'\n', &mut line).map_err(failed)? > 0 {
         let is_one = |begins: &&[u8]| line.starts_with(&begins[..begins.len().min(line.len())]);
         in_page += 1;
@@ -217,6 +218,7 @@ fn end_of(mut file: &File, path: &Path, prefix: &str) -> Result<Option<PageEnd>,
             );
         }
         at += line.len() as u64;
+        ends_whole = line.ends_with(b"\n");
         if line.starts_with(b"{\"next\":")
             && line.ends_with(b"\n")
             && let Ok(page) = serde_json::from_slice::<PageEnd>(&line)
@@ -234,6 +236,12 @@ fn end_of(mut file: &File, path: &Path, prefix: &str) -> Result<Option<PageEnd>,
             (end, in_page) = ((at, Some(page)), 0);
         }
         line.clear();
+    }
+    if end.1.is_none() && at > 0 && ends_whole {
+        let what = format!("{} has no end of a page, and may be no export", path.display());
+        return Err(
+            Error::input(what).hint("name another file, or remove this one and begin without --resume")
+        );
     }
     file.set_len(end.0).map_err(failed)?;
     file.seek(io::SeekFrom::Start(end.0)).map_err(failed)?;

@@ -341,6 +341,7 @@ fn wrong_inputs_are_named() {
     let many = file("many", &"x\n".repeat(3000));
     // Nothing says that these lines are pages of an export, and the file was cut to nothing.
     let puts = file("puts", &format!("{good}\n").repeat(1500));
+    let few = file("few", &format!("{good}\n"));
     let others = file("others", &format!("{good}\n{{\"op\":\"delete\",\"key\":\"a\"}}\n"));
     let part = file("part", &format!("{good}\n{{\"next\":\"Yg\",\"prefix\":\"a\"}}\n"));
     let whole = file("whole", &format!("{good}\n{{\"next\":null}}\n"));
@@ -359,6 +360,7 @@ fn wrong_inputs_are_named() {
         (&["export", &server, nowhere, "--resume"], 2, "begin without --resume"),
         (&["export", &server, &many, "--resume"], 2, "is no export"),
         (&["export", &server, &puts, "--resume"], 2, "is no export"),
+        (&["export", &server, &few, "--resume"], 2, "may be no export"),
         (&["export", &server, "--resume"], 2, "required"),
         (&["export", &server, "--after", "%%"], 1, "answered 400 to GET: after is not"),
         (&["export", "http://127.0.0.1:9", "--retry", "0s"], 1, "refused"),
