@@ -227,9 +227,11 @@ impl<S> UserTable<S> {
         }
         let what =
             format!("weir_versions in {store} is of another table, or other columns, than {}", self.shown);
-        let renamed = format!("if it was renamed, or a column, run DELETE FROM {VERSIONS} WHERE {key} = ''");
+        let renamed = format!(
+            "if it was renamed, or a column, run DELETE FROM {VERSIONS} WHERE {key} = '', which forgets its events"
+        );
         let anew = format!(
-            "if the other table is served no more, run DELETE FROM {VERSIONS}, which forgets its lifetimes and content types"
+            "if the other table is served no more, run DELETE FROM {VERSIONS}, which forgets its events, lifetimes and content types"
         );
         refuse(format!("{what}; a database is one store: use another one for this table; {renamed}; {anew}"))
     }
