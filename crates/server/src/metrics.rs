@@ -408,7 +408,7 @@ const HELP: &[(&str, &str)] = &[
     ("weir_store_batch_size", "Requests in a batch."),
     ("weir_store_duration_seconds", "A batch in the store."),
     ("weir_store_queue_seconds", "A request in its queue."),
-    ("weir_flushes_total", "Flushes of the embedded store."),
+    ("weir_flushes_total", "Flushes of the embedded store for commits."),
     ("weir_flush_busy_seconds_total", "Time in flushes."),
     ("weir_flush_queue_seconds_total", "Time that store workers waited to flush."),
     ("weir_lock_busy_seconds_total", "Time in which a write held the lock."),

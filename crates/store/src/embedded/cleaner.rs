@@ -121,7 +121,7 @@ impl Log {
 
     fn damaged(&self, segment: u32, at: usize) -> Error {
         let path = self.path(segment);
-        let what = format!("{} is damaged at {at}; its space cannot be used", path.display());
-        Error::new(Kind::Rejected, what)
+        let what = format!("{} is damaged at {at}, and no more space is given back", path.display());
+        Error::new(Kind::Rejected, what + "; stop the server, and run `weir store repair`")
     }
 }

@@ -11,7 +11,7 @@ use super::end::{self, End};
 use super::files::{self, BLOCK_BYTES};
 use super::index::{Index, Place, Segment};
 use super::replay::Replayed;
-use super::segment::{self, Entry, EntryKind, Meta, PREAMBLE_BYTES};
+use super::segment::{self, Entry, EntryKind, META_BYTES, Meta, PREAMBLE_BYTES};
 use crate::sql::ending;
 use crate::{Error, EventBlock, Found, Kind, Listed, Listing};
 use kv::{Change, Key, Row, Version, Write};
@@ -40,8 +40,6 @@ const LONGEST: u64 = 1 << 30;
 pub(super) const SEGMENTS: u64 = 64;
 /// Blocks of events that are read at once.
 const EVENT_BLOCKS: usize = 1024;
-/// Bytes of the entry that describes the store, and more.
-const META_BYTES: u64 = 1024;
 
 /// The end of the log.
 pub(super) struct Writer {

@@ -87,17 +87,17 @@ fn repair_locked(directory: &Path, segment_bytes_max: Option<u64>, lock: File) -
         let what = format!("nothing of the store in {} is left", directory.display());
         return Err(Error::new(Kind::Config, format!("{what}; restore a backup of the directory")));
     }
-    // Numbers of segments that are missing stay a gap.
-    let at_rest = replayed.at_rest.map_or(0, |end| end.segment);
-    let last = old.last().copied().unwrap_or_default().max(at_rest);
-    let log = behind(directory, segment_bytes_max, lock, replayed).map_err(unusable)?;
+    let (log, last) = behind(directory, segment_bytes_max, lock, replayed).map_err(unusable)?;
     // As long as the newest segment does not say that the log begins behind them, the old ones count.
     let set_aside = log
         .rewrite_all()
         .and_then(|()| files::set_aside(directory, &old).map_err(unusable))
         .inspect_err(|_| {
             let made = files::segments(directory).unwrap_or_default();
-            made.iter().filter(|number| **number > last).for_each(|number| files::remove(&log.path(*number)));
+            made.iter()
+                .rev()
+                .filter(|number| **number > last)
+                .for_each(|number| files::remove(&log.path(*number)));
         })?;
     log.begin_at(&mut log.writer.lock(), last + 1)?;
     // What it says is of the old ones.
@@ -112,29 +112,25 @@ fn repair_locked(directory: &Path, segment_bytes_max: Option<u64>, lock: File) -
     }
 }
 
-/// The log that what was read becomes. Its next segment is behind all that are there.
+/// The log that what was read becomes, and the number of its last segment. The next ones show that they are a repair's.
 fn behind(
     directory: &Path,
     segment_bytes_max: Option<u64>,
     lock: File,
     replayed: Replayed,
-) -> io::Result<Log> {
-    let Replayed { store, index, meta, end, batch, version_max, at_rest, damage, .. } = replayed;
-    let segment = |number: Option<&u32>| number.copied().unwrap_or_default();
-    let (first, last) = (segment(index.segments.keys().next()), segment(index.segments.keys().next_back()));
-    let meta = meta.unwrap_or(Meta { first: first.into(), map: Part::WHOLE.map(), ..Meta::default() });
+) -> io::Result<(Log, u32)> {
+    let Replayed { store, index, meta, end, batch, version_max, at_rest, .. } = replayed;
+    let newest = files::segments(directory)?.last().copied().unwrap_or_default();
+    // Numbers of segments that are missing stay a gap.
+    let last = at_rest.map_or(newest, |end| newest.max(end.segment));
+    let meta = meta.unwrap_or(Meta { map: Part::WHOLE.map(), ..Meta::default() });
     // What is lost may have had any epoch behind it.
     let epoch = meta.epoch.max(Version(version_max).epoch()).saturating_add(end::gap());
-    let meta = Meta { epoch, ..meta };
+    let meta = Meta { epoch, first: segment::UNFINISHED, ..meta };
     // Not for writing: it stays as it is.
-    let path = files::path(directory, last);
-    // Until the log begins behind it, what is missing at its end stays damage.
-    let damaged =
-        damage.iter().filter(|damage| damage.path == path).filter_map(|damage| damage.range.as_ref());
-    let end = damaged.fold(end, |end, range| end.max(range.end));
-    let behind = at_rest.map_or(last, |rest| rest.segment);
-    let writer = Writer::behind(Arc::new(File::open(path)?), behind, end, batch, meta);
-    Ok(Log::new(directory, segment_bytes_max, store, index, writer, lock))
+    let file = Arc::new(File::open(files::path(directory, newest))?);
+    let writer = Writer::behind(file, last, end, batch, meta);
+    Ok((Log::new(directory, segment_bytes_max, store, index, writer, lock), last))
 }
 
 impl Log {
@@ -176,7 +172,7 @@ fn checked(directory: &Path, replayed: &Replayed) -> Checked {
         bytes: index.bytes,
         records: *records,
         rows: index.rows.len(),
-        row_bytes: index.live,
+        row_bytes: index.rows.values().map(|place| u64::from(place.bytes)).sum(),
         damage: damage.clone(),
         torn: torn.clone(),
     }

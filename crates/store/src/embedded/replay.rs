@@ -4,11 +4,11 @@
 use super::end::{End, EndFile};
 use super::files;
 use super::index::{Index, Place, Segment};
-use super::segment::{self, Batch, EntryKind, Meta, PREAMBLE_BYTES};
+use super::segment::{self, Batch, EntryKind, META_BYTES, Meta, PREAMBLE_BYTES, UNFINISHED};
 use kv::{Key, Version};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,6 +54,8 @@ pub struct Damage {
     pub readable: u64,
     /// What in it cannot be read. Empty: only bytes that describe records.
     pub lost: Vec<Lost>,
+    /// Whether the segment, whole or not, and those behind it are of a repair that was cut off. They do not count.
+    pub is_of_repair: bool,
 }
 
 /// Bytes of records that cannot be read.
@@ -68,6 +70,7 @@ pub struct Lost {
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.range {
+            _ if self.is_of_repair => write!(f, "{} is of a repair that was cut off", self.path.display())?,
             Some(range) => write!(f, "{} at {}", self.path.display(), range.start)?,
             None => write!(f, "{} is missing", self.path.display())?,
         }
@@ -77,7 +80,7 @@ impl std::fmt::Display for Damage {
 
 /// What the segment with these bytes says last of the log.
 pub(super) fn last_meta(bytes: &[u8], store: u64) -> Option<Meta> {
-    let said = Walk::through(bytes, store, None, true).entries(bytes, u64::MAX);
+    let said = Walk::through(bytes, store, None, true).into_entries(bytes, u64::MAX);
     let said: Vec<Meta> = said.iter().filter_map(|range| Meta::of_entry(&bytes[range.clone()])).collect();
     // All such entries of a segment have the same epoch. One with another is part of a damaged value, written by a client.
     said.iter().rfind(|meta| meta.epoch == said[0].epoch).cloned()
@@ -85,7 +88,13 @@ pub(super) fn last_meta(bytes: &[u8], store: u64) -> Option<Meta> {
 
 impl Replayed {
     pub(super) fn read(directory: &Path) -> io::Result<Replayed> {
+        Replayed::read_before(directory, u32::MAX)
+    }
+
+    /// Reads the log as if only segments with lower numbers than `limit` were there.
+    fn read_before(directory: &Path, limit: u32) -> io::Result<Replayed> {
         let mut numbers = files::segments(directory)?;
+        numbers.retain(|number| *number < limit);
         let said = End::read(directory)?;
         let store = match said {
             EndFile::Whole(end) => end.store,
@@ -122,7 +131,7 @@ impl Replayed {
             }
         }
         let store = replayed.store;
-        let at_rest = said.at_rest(store, last);
+        let at_rest = said.at_rest(store, last).filter(|end| end.segment < limit);
         replayed.at_rest = at_rest;
         // What the newest says first decides from which segment on all have to be there.
         for number in numbers.iter().rev() {
@@ -134,7 +143,21 @@ impl Replayed {
                 break;
             }
         }
-        let said = replayed.meta.as_ref().map_or(numbers[0], |meta| meta.first as u32);
+        let mut said = replayed.meta.as_ref().map_or(numbers[0], |meta| meta.first as u32);
+        if u64::from(said) == UNFINISHED {
+            let is_of_repair = |number: &u32| is_of_repair(&path(*number), store);
+            let mut newest_first = numbers.iter().rev().copied().skip_while(|number| !is_of_repair(number));
+            let made = newest_first.by_ref().take_while(is_of_repair).last().unwrap_or(numbers[0]);
+            if made > numbers[0] {
+                // Its rows are old ones, behind newer ones that could not be read, and now can be perhaps.
+                let mut replayed = Replayed::read_before(directory, made)?;
+                replayed.damage.push(Damage { is_of_repair: true, range: Some(0..0), ..missing(made) });
+                return Ok(replayed);
+            }
+            // Nothing else is left.
+            replayed.damage.push(Damage { is_of_repair: true, range: Some(0..0), ..missing(made) });
+            said = made;
+        }
         // The newest segment, which knows best, may be missing.
         let first = at_rest.map_or(said, |end| said.max(end.first));
         let mut expected = first;
@@ -152,16 +175,11 @@ impl Replayed {
             next = numbers.get(at + 1).map(|number| read(*number)).transpose()?;
             // The next segment says where this one ends.
             let after = next.as_ref().filter(|_| numbers[at + 1] == expected);
-            let meta = after.and_then(|(after, _)| {
-                Meta::of_entry(&after[segment::batch(after, PREAMBLE_BYTES, store)?.entries.first()?.clone()])
-            });
+            let meta = after.and_then(|(after, _)| Meta::first_of(after, store));
             let end = meta.map(|meta| meta.previous_end as usize);
             let end = end.or(at_rest.filter(|end| end.segment == number).map(|end| end.bytes as usize));
             let mut walk = Walk::through(&bytes, store, end, number == last);
-            let begins = walk
-                .batches
-                .first()
-                .is_none_or(|begins| begins.number.checked_sub(1) == Some(replayed.batch));
+            let begins = walk.first.is_none_or(|number| number.checked_sub(1) == Some(replayed.batch));
             let is_whole = walk.damaged.is_empty() && replayed.damage.is_empty();
             if segment::store_of(&bytes) != Some(store) {
                 walk.damaged.insert(0, 0..PREAMBLE_BYTES);
@@ -177,23 +195,26 @@ impl Replayed {
             replayed.torn = walk.torn.take().map(|torn| (path(number), torn.start as u64..torn.end as u64));
             let file = Arc::new(File::open(path(number))?);
             replayed.index.segments.insert(number, Segment { file, bytes: 0 });
-            let end = walk.batches.last().map_or(PREAMBLE_BYTES, |batch| batch.range.end);
-            replayed.batch = walk.batches.last().map_or(replayed.batch, |batch| batch.number);
+            let end = walk.last.as_ref().map_or(PREAMBLE_BYTES, |last| last.range.end);
+            replayed.batch = walk.last.as_ref().map_or(replayed.batch, |last| last.number);
             replayed.end = end as u64;
             replayed.index.grow(number, end as u64);
             let epoch = replayed.meta.as_ref().map_or(u64::MAX, |meta| meta.epoch);
-            for range in walk.entries(&bytes, epoch) {
-                replayed.apply(number, &bytes, range);
-            }
             // The first one was flushed before the segment had its name.
-            if let [_, .., batch] = &walk.batches[..]
+            if let Some(Batch { range, number: batch, .. }) = &walk.last
+                && walk.first != Some(*batch)
                 && number == last
                 && at_rest.is_none()
             {
-                replayed.last_batch = bytes[batch.range.clone()].to_vec();
+                replayed.last_batch = bytes[range.clone()].to_vec();
+            }
+            for range in walk.into_entries(&bytes, epoch) {
+                replayed.apply(number, &bytes, range);
             }
         }
         let behind = at_rest.map_or(last, |end| end.segment).saturating_add(1);
+        // A repair begins right behind the segments that were there.
+        let behind = if limit < u32::MAX { limit } else { behind };
         replayed.damage.extend((last.saturating_add(1)..behind).take(MISSING_MAX).map(missing));
         Ok(replayed)
     }
@@ -208,8 +229,15 @@ impl Replayed {
     }
 }
 
+/// Whether the segment was begun by a repair. If it cannot be read, that is told where all of it is.
+fn is_of_repair(path: &Path, store: u64) -> bool {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(META_BYTES).read_to_end(&mut bytes));
+    read.is_ok() && Meta::first_of(&bytes, store).is_some_and(|meta| meta.first == UNFINISHED)
+}
+
 fn missing_at(path: PathBuf) -> Damage {
-    Damage { path, range: None, unread: None, readable: 0, lost: vec![] }
+    Damage { path, range: None, unread: None, readable: 0, lost: vec![], is_of_repair: false }
 }
 
 fn damage(path: PathBuf, bytes: &[u8], range: &Range<usize>, unread: &[Range<usize>]) -> Damage {
@@ -232,6 +260,7 @@ fn damage(path: PathBuf, bytes: &[u8], range: &Range<usize>, unread: &[Range<usi
         range: Some(range),
         unread: unread.map(|unread| unread.start as u64),
         readable: salvaged.entries.iter().filter(is_row).count() as u64,
+        is_of_repair: false,
     }
 }
 
@@ -245,8 +274,12 @@ fn written(bytes: &[u8]) -> usize {
 
 /// What is in a segment.
 struct Walk {
-    /// The valid ones, in their order.
-    batches: Vec<Batch>,
+    /// The number of the first valid batch.
+    first: Option<u64>,
+    /// The last one, without its entries.
+    last: Option<Batch>,
+    /// Those of all valid batches, in their order.
+    entries: Vec<Range<usize>>,
     /// What should be batches and is not.
     damaged: Vec<Range<usize>>,
     /// What is written behind the last batch of the log.
@@ -257,23 +290,25 @@ impl Walk {
     /// Reads a segment to its `end`; if that is not known, to the last batch.
     fn through(bytes: &[u8], store: u64, end: Option<usize>, is_last: bool) -> Walk {
         let content = &bytes[..end.unwrap_or(bytes.len()).min(bytes.len())];
-        let mut walk = Walk { batches: Vec::new(), damaged: Vec::new(), torn: None };
+        let mut walk = Walk { first: None, last: None, entries: Vec::new(), damaged: Vec::new(), torn: None };
         let (mut at, mut before) = (PREAMBLE_BYTES, None);
-        while let Some(batch) = segment::next_batch(content, at, store, before) {
+        while let Some(mut batch) = segment::next_batch(content, at, store, before) {
             if batch.range.start > at || before.is_some_and(|before| before + 1 != batch.number) {
                 walk.damaged.push(at..batch.range.start);
             }
             at = batch.range.end;
             if before.is_none_or(|before| before < batch.number) {
                 before = Some(batch.number);
-                walk.batches.push(batch);
+                walk.first = walk.first.or(before);
+                walk.entries.append(&mut batch.entries);
+                walk.last = Some(batch);
             }
         }
         let rest = at..end.unwrap_or_else(|| written(bytes));
         match () {
-            () if rest.is_empty() && !walk.batches.is_empty() => {}
+            () if rest.is_empty() && walk.last.is_some() => {}
             // It has had its first batch since it has its name.
-            () if is_last && end.is_none() && !walk.batches.is_empty() => walk.torn = Some(rest),
+            () if is_last && end.is_none() && walk.last.is_some() => walk.torn = Some(rest),
             () => walk.damaged.push(rest.start..rest.end.max(rest.start)),
         }
         walk
@@ -281,9 +316,8 @@ impl Walk {
 
     /// All entries that can be read, in their order. Those in damaged batches are left out if their epoch is later than `epoch` and than that
     /// of all whole batches: a client may have written them in a value.
-    fn entries(&self, bytes: &[u8], epoch: u64) -> Vec<Range<usize>> {
-        let mut entries: Vec<Range<usize>> =
-            self.batches.iter().flat_map(|batch| batch.entries.iter().cloned()).collect();
+    fn into_entries(self, bytes: &[u8], epoch: u64) -> Vec<Range<usize>> {
+        let mut entries = self.entries;
         if self.damaged.is_empty() {
             return entries;
         }

@@ -25,6 +25,12 @@ const ENTRY_HEADER_BYTES: usize = 20;
 /// More entries are in no batch: the largest are 26,000 small ones that the cleaner writes anew.
 const ENTRIES_MAX: usize = 1 << 16;
 
+/// Bytes of what a segment begins with, the entry that describes the store, and more.
+pub(super) const META_BYTES: u64 = 1024;
+
+/// What [`Meta::first`] is in the segments of a repair that has not ended: nobody knows yet. No segment has this number.
+pub(super) const UNFINISHED: u64 = u32::MAX as u64;
+
 /// What an entry does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryKind {
@@ -82,7 +88,7 @@ pub(super) struct Meta {
     pub epoch: u64,
     /// Where the segment before this one ends.
     pub previous_end: u64,
-    /// The oldest segment that counts.
+    /// The oldest segment that counts, or [`UNFINISHED`].
     pub first: u64,
     /// [`crate::Part::map`].
     pub map: String,
@@ -105,6 +111,11 @@ impl Meta {
         // Segments have shorter numbers.
         u32::try_from(first).ok()?;
         Some(Meta { epoch, previous_end, first, map: String::from_utf8(map.to_vec()).ok()? })
+    }
+
+    /// What the segment that begins with `bytes`, of the store `store`, says first.
+    pub(super) fn first_of(bytes: &[u8], store: u64) -> Option<Meta> {
+        Meta::of_entry(&bytes[batch(bytes, PREAMBLE_BYTES, store)?.entries.first()?.clone()])
     }
 
     /// What the entry that is all of `bytes` says of the log, if it says anything.

@@ -93,6 +93,9 @@ fn show(checked: &Checked) {
 
 fn show_damage(damage: &Damage) {
     let file = damage.path.display();
+    if damage.is_of_repair {
+        return say(format_args!("damage: {file} is of a repair that was cut off"));
+    }
     let Some(range) = &damage.range else { return say(format_args!("damage: {file} is missing")) };
     let bytes = counted(range.end - range.start, "byte");
     say(format_args!("damage: {file} at {}: {bytes}", range.start));

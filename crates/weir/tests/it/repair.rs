@@ -64,6 +64,19 @@ fn a_damaged_store_is_refused_checked_and_repaired() {
     }
 }
 
+/// Their bytes were counted as those of rows.
+#[test]
+fn events_are_no_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("file:{}/store", directory.path().display());
+    let server = Server::start(&url, &["--event-log", "1h"]);
+    assert_eq!(server.client().put("/kv/a", b"1").status, 201);
+    assert_eq!(server.client().ask("DELETE", "/kv/a", &[], b"").unwrap().status, 204);
+    server.kill();
+    let (code, text) = store("check", &url);
+    assert!(code == Some(0) && text.contains("2 records of writes, 0 rows (0 bytes)"), "{text}");
+}
+
 /// A repair was advised, and said that there is no store.
 #[test]
 fn of_a_store_without_any_segment_only_a_backup_is_advised() {

@@ -346,16 +346,104 @@ fn a_repair_that_was_interrupted_is_begun_again() {
     let (segment, record) = record(&directory, VICTIM, &value(VICTIM, 0));
     change(&directory, segment, record.end - 1..record.end, |byte| byte ^ 1);
     for _ in 0..2 {
-        let lock = files::lock(directory.path()).unwrap();
-        let replayed = read(directory.path()).unwrap();
-        assert_eq!(checked(directory.path(), &replayed).rows, KEYS - 1);
-        behind(directory.path(), Some(1 << 16), lock, replayed).unwrap().rewrite_all().unwrap();
+        assert_eq!(crate::check(&url(&directory)).unwrap().rows, KEYS - 1);
+        begin_repair(&directory);
         let refused = opened(directory.path()).err().unwrap().to_string();
         assert!(refused.contains("is damaged"), "{refused}");
     }
     let repaired = crate::repair(&url(&directory)).unwrap();
     assert_eq!(repaired.before.rows, KEYS - 1);
     has_rows(&directory, &[VICTIM]);
+}
+
+/// A repair that is cut off when it has written all rows.
+fn begin_repair(directory: &TempDir) {
+    let lock = files::lock(directory.path()).unwrap();
+    let replayed = read(directory.path()).unwrap();
+    behind(directory.path(), Some(1 << 16), lock, replayed).unwrap().0.rewrite_all().unwrap();
+}
+
+/// The segment was put back, or the disk could read it again, and rows that it had replaced or removed were served.
+#[test]
+fn when_damage_goes_away_an_unfinished_repair_does_not_count() {
+    for (repairs, is_at_rest) in [(1, false), (2, false), (1, true)] {
+        let directory = store();
+        let log = opened(directory.path()).unwrap();
+        log.write(&[put(7, 1)]).unwrap();
+        log.write(&[Write { key: name(8), version: Version::first_of(3), change: Change::Delete }]).unwrap();
+        drop(log);
+        // The newest segment, of which only what says the end knows, or one in the middle.
+        opened(directory.path()).unwrap().say_end().unwrap();
+        if !is_at_rest {
+            drop(opened(directory.path()).unwrap());
+        }
+        let path = match is_at_rest {
+            true => {
+                files::path(directory.path(), *files::segments(directory.path()).unwrap().last().unwrap())
+            }
+            false => files::path(directory.path(), record(&directory, 7, &value(7, 1)).0),
+        };
+        let whole = files_of(directory.path());
+        fs::remove_file(&path).unwrap();
+        for _ in 0..repairs {
+            begin_repair(&directory);
+        }
+        fs::write(&path, &whole[&path]).unwrap();
+        let checked = crate::check(&url(&directory)).unwrap();
+        let [damage] = &checked.damage[..] else { panic!("{checked:?}") };
+        assert!(damage.is_of_repair && checked.rows == KEYS - 1, "{checked:?}");
+        let refused = opened(directory.path()).err().unwrap().to_string();
+        assert!(refused.contains("is of a repair that was cut off"), "{refused}");
+        let aside = crate::repair(&url(&directory)).unwrap().set_aside.unwrap();
+        assert!(aside.join(damage.path.file_name().unwrap()).exists());
+        let log = opened(directory.path()).unwrap();
+        let read = |key: usize| log.read(&name(key)).unwrap().map(|row| row.value().to_vec());
+        assert_eq!([read(7), read(8)], [Some(value(7, 1)), None]);
+    }
+}
+
+/// A copy that was cut short was repaired, and then completed: only the first segment was known to be of a repair.
+#[test]
+fn a_segment_that_takes_the_place_of_a_repairs_counts_and_the_next_ones_do_not() {
+    let directory = store();
+    let log = opened(directory.path()).unwrap();
+    log.write(&[put(7, 1)]).unwrap();
+    log.write(&[Write { key: name(8), version: Version::first_of(3), change: Change::Delete }]).unwrap();
+    drop(log);
+    let whole = files_of(directory.path());
+    let numbers = files::segments(directory.path()).unwrap();
+    let newest = *numbers.last().unwrap();
+    for number in [numbers[1], newest] {
+        fs::remove_file(files::path(directory.path(), number)).unwrap();
+    }
+    begin_repair(&directory);
+    for (path, bytes) in whole {
+        fs::write(path, bytes).unwrap();
+    }
+    let checked = crate::check(&url(&directory)).unwrap();
+    let [damage] = &checked.damage[..] else { panic!("{checked:?}") };
+    let next = files::path(directory.path(), newest + 1);
+    assert!(damage.is_of_repair && damage.path == next && checked.rows == KEYS - 1, "{checked:?}");
+    crate::repair(&url(&directory)).unwrap();
+    let log = opened(directory.path()).unwrap();
+    let read = |key: usize| log.read(&name(key)).unwrap().map(|row| row.value().to_vec());
+    assert_eq!([read(7), read(8)], [Some(value(7, 1)), None]);
+}
+
+/// What it has written is all that is left.
+#[test]
+fn an_unfinished_repair_counts_where_nothing_else_is_left() {
+    let directory = store();
+    let old = files::segments(directory.path()).unwrap();
+    fs::remove_file(files::path(directory.path(), old[1])).unwrap();
+    begin_repair(&directory);
+    let rows = crate::check(&url(&directory)).unwrap().rows;
+    old.iter().for_each(|number| {
+        let _ = fs::remove_file(files::path(directory.path(), *number));
+    });
+    assert!(opened(directory.path()).err().unwrap().to_string().contains("is of a repair"));
+    let repaired = crate::repair(&url(&directory)).unwrap();
+    assert!(repaired.before.rows == rows && rows > 0, "{repaired:?}");
 }
 
 /// Its first segment made void what says where the log ended, and with it all that showed the damage.
@@ -371,9 +459,7 @@ fn an_interrupted_repair_leaves_what_is_missing_at_the_end_damaged() {
             false => File::options().write(true).open(&path).unwrap().set_len(20).unwrap(),
         }
         for _ in 0..2 {
-            let lock = files::lock(directory.path()).unwrap();
-            let replayed = read(directory.path()).unwrap();
-            behind(directory.path(), Some(1 << 16), lock, replayed).unwrap().rewrite_all().unwrap();
+            begin_repair(&directory);
             let refused = opened(directory.path()).err().unwrap().to_string();
             assert!(refused.contains("is damaged"), "{refused}");
         }
