@@ -36,7 +36,7 @@ impl From<ExecutionError> for Failed {
             | ExecutionError::ConnectionPoolError(_) => Meaning::NotBegun,
             _ => Meaning::Unknown,
         };
-        Failed { meaning, cause: one_line(&error.to_string()) }
+        Failed { meaning, cause: said(&error) }
     }
 }
 
@@ -46,21 +46,26 @@ impl From<PrepareError> for Failed {
             PrepareError::AllAttemptsFailed { first_attempt } => meaning_of(first_attempt),
             _ => Meaning::NotBegun,
         };
-        Failed { meaning, cause: one_line(&error.to_string()) }
+        Failed { meaning, cause: said(&error) }
     }
 }
 
 impl From<UseKeyspaceError> for Failed {
     fn from(error: UseKeyspaceError) -> Failed {
-        Failed { meaning: Meaning::NotBegun, cause: one_line(&error.to_string()) }
+        Failed { meaning: Meaning::NotBegun, cause: said(&error) }
     }
 }
 
 impl Failed {
     /// An answer that is not of the form that it has to have.
     pub(crate) fn odd(error: &dyn std::fmt::Display) -> Failed {
-        Failed { meaning: Meaning::Unknown, cause: one_line(&error.to_string()) }
+        Failed { meaning: Meaning::Unknown, cause: said(error) }
     }
+}
+
+/// What the driver says, in one line. What stands behind a semicolon would be taken for what can be done about it.
+pub(crate) fn said(error: &dyn std::fmt::Display) -> String {
+    one_line(&error.to_string()).replace("; ", ", ")
 }
 
 fn meaning_of(error: &RequestAttemptError) -> Meaning {

@@ -16,7 +16,7 @@ mod session;
 use async_trait::async_trait;
 use config::Config;
 use failure::Failed;
-use kv::{Clock, Timestamp, one_line};
+use kv::{Clock, Timestamp};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session as Driver;
 use scylla::client::session_builder::SessionBuilder;
@@ -163,7 +163,7 @@ impl Cassandra {
         {
             return (Kind::Config, why);
         }
-        let said = one_line(&error.to_string());
+        let said = failure::said(error);
         match &self.config.login {
             None if said.contains("uthentication") => {
                 (Kind::Config, "it asks for a login; write cassandra://USER:PASSWORD@HOST".to_owned())

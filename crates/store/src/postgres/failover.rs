@@ -83,12 +83,18 @@ impl Postgres {
         {
             return Err(failed.swap_remove(at).1);
         }
+        if failed.is_empty() {
+            let what = format!("no host of {} takes writes: all are standbys or read-only", self.shown);
+            let remedy = "promote one, or name the one that takes writes";
+            return Err(Error::new(Kind::Unavailable, format!("{what}; {remedy}")).into());
+        }
         let mut why: Vec<String> =
             failed.into_iter().map(|(name, failure)| format!("{name}: {failure}")).collect();
         if why.len() < self.hosts.len() {
-            why.push("all others are standbys".to_owned());
+            why.push("all others are standbys or read-only".to_owned());
         }
-        let message = format!("no host of {} takes writes ({})", self.shown, why.join(", "));
+        let message =
+            format!("no host of {} takes writes ({})", self.shown, why.join(", ").replace("; ", ", "));
         Err(Error::new(Kind::Unavailable, message).into())
     }
 

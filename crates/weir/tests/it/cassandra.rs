@@ -119,6 +119,8 @@ fn what_cannot_be_is_told_in_one_line() {
 fn check_refused(url: &str, kind: Kind, why: &str) {
     let (found, said) = refusal(url);
     assert!(found == kind && said.contains(why), "{found:?}: {said}");
+    let (_, remedy) = said.split_once("; ").unwrap_or_default();
+    assert!(!remedy.contains("connection"), "no remedy: {said}");
 }
 
 /// Why a store cannot be acquired, on one line and without its password.

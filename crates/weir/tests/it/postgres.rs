@@ -358,6 +358,9 @@ fn a_read_only_postgres_and_a_locked_row_are_told_with_what_helps() {
     let postgres = postgres();
     let read_only = format!("{}?options=-c%20default_transaction_read_only%3Don", postgres.url());
     check_fails(&read_only, "in a read-only transaction (25006); hint: use a server that takes writes");
+    let host = postgres.url().split(['@', '/']).nth(3).unwrap().to_owned();
+    let several = read_only.replace(&host, &format!("{host},{host}"));
+    check_fails(&several, "takes writes: all are standbys or read-only; hint: promote one");
     postgres.ask(TABLE).unwrap();
     for (parameters, table) in [("", "weir_kv"), ("?table=things&key=name&value=body", "things")] {
         block_on(async {

@@ -228,7 +228,9 @@ fn start_tiers(plan: &Plan) -> Result<Tiers, store::Error> {
 fn store_failure(error: &store::Error) -> Error {
     let text = error.to_string();
     match error.kind() {
-        Kind::Unavailable if text.starts_with("cannot reach") && !text.contains("; ") => {
+        Kind::Unavailable
+            if ["cannot reach", "no host of"].iter().any(|what| text.starts_with(what)) && !text.contains("; ") =>
+        {
             Error::new(error).hint("start it, or check host and port of --store; with --standby the server waits for it")
         }
         // PostgreSQL and MySQL: the user may not.
