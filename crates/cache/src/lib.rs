@@ -153,16 +153,17 @@ impl Cache {
 
     /// What `look` makes of the row under `key`, and a mark for the policy as in [`Cache::get`]. Cheaper by what it costs
     /// to share the row; but `look` runs under the shard's lock, so it must be short and must not come back here. Of a row of which it
-    /// makes nothing the shadow policies do not learn.
+    /// makes nothing no policy learns.
     pub fn look<R>(&self, place: Place, key: &[u8], look: impl FnOnce(&Row) -> Option<R>) -> Option<R> {
         let mut state = self.lock(place.shard);
         let ShardState { rows, shadows } = &mut *state;
-        let row = rows.get(place.hash, key)?;
-        let seen = look(row)?;
-        if let Some(shadows) = shadows {
-            shadows.hit(place.hash, row.cost());
-        }
-        Some(seen)
+        rows.look(place.hash, key, |row| {
+            let seen = look(row)?;
+            if let Some(shadows) = shadows {
+                shadows.hit(place.hash, row.cost());
+            }
+            Some(seen)
+        })
     }
 
     /// Reports a read that goes to the store to the shadow policies. [`Cache::get`] does not: a reader may call it more than

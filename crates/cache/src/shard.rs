@@ -57,15 +57,21 @@ impl<T: Held> Shard<T> {
         }
     }
 
-    /// What is held under `key`; the policy learns that it was asked for.
-    pub(super) fn get(&mut self, hash: u64, key: &T::Key) -> Option<&T> {
+    /// What `look` makes of what is held under `key`; if that is anything, the policy learns that it was asked for.
+    pub(super) fn look<R>(
+        &mut self,
+        hash: u64,
+        key: &T::Key,
+        look: impl FnOnce(&T) -> Option<R>,
+    ) -> Option<R> {
         let slot = *self.index.find(hash, |&slot| holds(&self.entries, slot, key))?;
+        let seen = look(self.entries[slot as usize].as_ref()?)?;
         self.recent.slots[self.recent.count as usize] = slot;
         self.recent.count += 1;
         if self.recent.count as usize == self.recent.slots.len() {
             self.catch_up();
         }
-        self.entries[slot as usize].as_ref()
+        Some(seen)
     }
 
     /// Reports the pending hits to the policy.
@@ -248,7 +254,7 @@ mod tests {
         let mut shard = Shard::new(limits, Box::new(Told(Arc::clone(&told), Vec::new())), state.clone());
         let check = |expected: &str| assert_eq!(std::mem::take(&mut *told.lock()).join(" "), expected);
         let hash = |key: u64| key.hash(&state);
-        let hit = |shard: &mut Shard<u64>, key| assert!(shard.get(hash(key), &key).is_some());
+        let hit = |shard: &mut Shard<u64>, key| assert!(shard.look(hash(key), &key, |_| Some(())).is_some());
         shard.insert(hash(7), 7);
         shard.insert(hash(8), 8);
         check("+0 +1");
@@ -257,7 +263,7 @@ mod tests {
         shard.insert(hash(9), 9);
         check("1 0 ?0 -0 +2");
         hit(&mut shard, 9);
-        assert!(shard.get(hash(7), &7).is_none() && shard.peek(hash(8), &8).is_some());
+        assert!(shard.look(hash(7), &7, |_| Some(())).is_none() && shard.peek(hash(8), &8).is_some());
         shard.insert(hash(8), 8);
         check("2 1");
         hit(&mut shard, 8);

@@ -368,6 +368,11 @@ impl Tier {
             let may_fill = flights.complete(key, flight);
             match &result {
                 Ok(Some(row)) if may_fill => self.cache.fill(place, row.clone()),
+                // A shadow policy may hold a row that has expired since.
+                Ok(None) if may_fill => {
+                    self.cache.remove(place, key.as_bytes());
+                    false
+                }
                 Ok(found) if !may_fill => {
                     self.forget_if_older(place, key, found.as_ref());
                     false
@@ -497,6 +502,17 @@ impl Observer for Tier {
             let mut flights = flights.lock();
             flights.close();
             self.cache.clear_shard(shard);
+        }
+    }
+
+    fn expired(&self, key: &Key, now: Timestamp) {
+        let place = self.cache.place(key.as_bytes());
+        // Until then nobody writes another one into the cache.
+        let _flights = self.flights[place.shard].lock();
+        let is_live = |row: &Row| row.attributes().expires.is_none_or(|expires| expires > now);
+        if self.cache.peek(place, key.as_bytes(), is_live) != Some(true) {
+            // Also from shadow policies, which may hold more than the cache.
+            self.cache.remove(place, key.as_bytes());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The races of docs/consistency.md, each with the order of events that would show it.
 
+mod expired;
 mod shared;
 mod unordered;
 
@@ -615,19 +616,4 @@ async fn a_shadow_of_the_real_policy_has_the_real_hit_ratio() {
         assert_eq!(tiered.meters().misses.get(), misses);
         assert!(tiered.cache().counts().evictions > 100, "{:?}", tiered.cache().counts());
     }
-}
-
-/// It was two hits and a miss.
-#[tokio::test]
-async fn an_expired_row_is_one_miss_of_its_shadow() {
-    let row = policy::find("lru").unwrap();
-    let cache = Cache::new(Limits { entries: 10, bytes: 1 << 20 }, 1, row).with_shadow_policies(&[row]);
-    let store = store::open("memory:").unwrap();
-    let tiered = Tiered::start(cache, store, Config::default(), Duration::from_secs(30)).unwrap();
-    let expired = Row::new(&key(), "", b"1", Version(1)).with_expiry(&key(), Some(Timestamp(1)));
-    tiered.cache().insert(tiered.cache().place(KEY.as_bytes()), expired);
-    assert!(!tiered.is_cached(KEY.as_bytes()) && tiered.cached(KEY.as_bytes(), |_| ()).is_none());
-    assert_eq!(tiered.get(&key()).await.unwrap().row, None);
-    assert_eq!(tiered.cache().shadow_counts(), [ShadowCounts { policy: row.name, hits: 0, misses: 1 }]);
-    assert_eq!(tiered.cache().counts().entries, 0);
 }

@@ -107,12 +107,15 @@ pub enum Written {
     OtherRequest,
 }
 
-/// Is notified when the store is owned and when it is lost, on the owner thread. `()` ignores it.
+/// Is notified when the store is owned and when it is lost, on the owner thread, and of rows that the store's workers remove by
+/// themselves. `()` ignores it.
 pub trait Observer: Send + Sync {
     /// The server owns the store and no earlier statement can take effect any more; requests will be served from now on.
     fn store_up(&self) {}
     /// The store is lost; it may be another's, or change, from now on.
     fn store_down(&self) {}
+    /// The row under `key` had expired by `now`, and was removed.
+    fn expired(&self, _key: &Key, _now: Timestamp) {}
 }
 
 impl Observer for () {}
@@ -221,7 +224,8 @@ impl Batcher {
         let (writes, write_threads) = worker::spawn("weir-write", of_store(workers.write), shared)?;
         let (long, long_threads) = worker::spawn("weir-long", of_store(1), shared)?;
         let late_long = worker::refuse_late(long.clone(), Arc::clone(shared));
-        let sweep = expiry::remove_expired(long.clone(), writes.clone(), Arc::clone(shared));
+        let sweep =
+            expiry::remove_expired(long.clone(), writes.clone(), Arc::clone(shared), Arc::clone(&observer));
         let late_reads = worker::refuse_late(reads.clone(), Arc::clone(shared));
         let late_writes = worker::refuse_late(writes.clone(), Arc::clone(shared));
         let beside = async { tokio::join!(late_reads, late_writes, late_long, sweep).0 };

@@ -344,16 +344,17 @@ fn a_value_with_a_lifetime_ends() {
         assert_eq!(client.get("/kv/short").text(), "again");
         assert_eq!(client.get("/kv/touched").status, 200, "{store}");
         assert_eq!(client.get("/kv/kept").text(), "for ever");
-        // Its space is given back.
-        let removed = |client: &mut Client| {
+        // Its space is given back, also in the cache.
+        let sum = |client: &mut Client, metric: &str| {
             let stats = client.stats();
-            let all = stats.as_object().unwrap().iter();
-            let expired = all.filter(|(name, _)| name.starts_with("weir_store_expired_total"));
-            expired.filter_map(|(_, count)| count.as_f64()).sum::<f64>()
+            let all = stats.as_object().unwrap().iter().filter(|(name, _)| name.starts_with(metric));
+            all.filter_map(|(_, count)| count.as_f64()).sum::<f64>()
         };
-        let before = removed(client);
+        let [removed, entries] =
+            ["weir_store_expired_total", "weir_cache_entries"].map(|metric| sum(client, metric));
         assert_eq!(put(client, "swept", "1").status, 201);
-        until("the row is removed", || removed(client) > before);
+        until("the row is removed", || sum(client, "weir_store_expired_total") > removed);
+        assert_eq!(sum(client, "weir_cache_entries"), entries, "{store}");
     });
 }
 
