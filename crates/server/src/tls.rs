@@ -62,7 +62,12 @@ impl Tls {
 fn identity(files: &[PathBuf], _before: Option<&Identity>) -> Result<Identity, Error> {
     let [certificate, key, client_ca @ ..] = files else { unreachable!("a certificate has a key") };
     let chain = certificates(certificate)?;
-    let end = chain.iter().filter_map(|certificate| ::tls::certificate_end(certificate)).min();
+    let now = SystemTime::now();
+    let mut ends = chain.iter().map(|certificate| ::tls::certificate_end(certificate));
+    let own_end = ends.next().flatten();
+    let (past, others): (Vec<_>, Vec<_>) = ends.flatten().partition(|end| *end < now);
+    // One that has ended may be there for old clients, or for nobody.
+    let end = own_end.into_iter().chain(others).min();
     let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| {
         let hint = "it has to be a private key in PEM, not encrypted, that this process may read";
         unreadable(key, "key", &error, hint)
@@ -101,9 +106,16 @@ fn identity(files: &[PathBuf], _before: Option<&Identity>) -> Result<Identity, E
         }
         error => wrong(certificate, &error),
     })?;
-    if let Some(end) = end.filter(|end| *end < SystemTime::now()) {
-        let (file, end) = (certificate.display(), humantime::format_rfc3339_seconds(end));
-        log::warn!("a certificate in {file} expired at {end}, and clients refuse it; renew it");
+    let file = certificate.display();
+    if let Some(end) = own_end.filter(|end| *end < now) {
+        let end = humantime::format_rfc3339_seconds(end);
+        log::warn!("the certificate in {file} expired at {end}, and clients refuse it; renew it");
+    }
+    for end in past {
+        let end = humantime::format_rfc3339_seconds(end);
+        log::warn!(
+            "a certificate behind the first in {file} expired at {end}; if clients need it, they refuse both: replace it, or take it out"
+        );
     }
     config.ignore_client_order = true;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];

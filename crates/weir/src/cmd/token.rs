@@ -88,6 +88,8 @@ fn entry(args: &Args, token: &str) -> String {
 
 /// Replaces the file by one that has the entry, too: a server that reads it meanwhile finds the old one or the new one.
 fn add(file: &Path, entry: &str) -> Result<(), Error> {
+    // Not the link to it.
+    let file = &*std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let mut new = file.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);

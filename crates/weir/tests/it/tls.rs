@@ -322,13 +322,16 @@ fn the_end_of_the_certificate_in_use_is_a_metric() {
     let mut shown = || count(&mut client, "weir_tls_certificate_expiry_timestamp_seconds");
     assert_eq!(shown(), end("server"));
     authority.issue_for("next", 100);
-    for extension in ["key", "pem"] {
+    let mut past = rcgen::CertificateParams::new(vec!["a root".to_owned()]).unwrap();
+    past.not_after = rcgen::date_time_ymd(2020, 1, 31);
+    let past = past.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem();
+    for (extension, behind) in [("key", ""), ("pem", &past)] {
         let file = |name: &str| authority.file(&format!("{name}.{extension}"));
-        fs::copy(file("next"), file("server")).unwrap();
+        fs::write(file("server"), fs::read_to_string(file("next")).unwrap() + behind).unwrap();
     }
     server.signal(Signal::HUP);
     let next = end("next");
-    until("the new end", || shown() == next);
+    until("the new end, and not that of an old root that no client needs", || shown() == next);
 }
 
 #[test]
@@ -411,7 +414,7 @@ fn a_certificate_that_has_expired_is_told_and_one_of_version_1_is_refused_with_a
     fs::write(directory.path().join("expired"), params.self_signed(&key).unwrap().pem()).unwrap();
     fs::write(directory.path().join("old"), OF_VERSION_1).unwrap();
     for (file, told) in [
-        ("expired", "warn: a certificate in expired expired at 2020-01-31T00:00:00Z"),
+        ("expired", "warn: the certificate in expired expired at 2020-01-31T00:00:00Z"),
         ("old", "old: it is a certificate of X.509 version 1; hint: make one of version 3"),
     ] {
         // It ends: the store is wrong.

@@ -499,6 +499,18 @@ fn no_token_is_shown_anywhere() {
     }
 }
 
+/// The link became a file of its own, of which the server that has the other one knew nothing.
+#[test]
+fn a_token_is_added_to_the_file_that_a_link_leads_to() {
+    let tokens = Tokens::new();
+    let real = tokens.directory.path().join("real");
+    fs::write(&real, "").unwrap();
+    std::os::unix::fs::symlink("real", tokens.file()).unwrap();
+    tokens.add("a", "--verbs read");
+    assert!(fs::read_to_string(&real).unwrap().contains("\"a\""));
+    assert!(tokens.file().is_symlink());
+}
+
 #[test]
 fn weir_token_prints_a_token_once_and_its_entry() {
     let made = weir()
