@@ -25,7 +25,7 @@ backend weir {
 
 sub vcl_recv {
     # For operators only.
-    if (req.url ~ "^/(metrics|stats|dashboard)(\?|$)") {
+    if (req.url ~ "(?i)^([a-z]+://[^/?]*)?/(metrics|stats|dashboard)(\?|$)") {
         return (synth(403));
     }
     if (req.method != "GET" && req.method != "HEAD") {
@@ -54,6 +54,13 @@ sub vcl_hit {
     return (pass);
 }
 
+sub vcl_deliver {
+    if (resp.http.Weir-Coding) {
+        set resp.http.Content-Encoding = resp.http.Weir-Coding;
+        unset resp.http.Weir-Coding;
+    }
+}
+
 sub vcl_synth {
     if (resp.status == 503) {
         set resp.http.Weir-Outcome = "not-applied";
@@ -61,6 +68,11 @@ sub vcl_synth {
 }
 
 sub vcl_backend_response {
+    # Not for Varnish, which would unpack the value, and weaken its ETag.
+    if (beresp.http.Content-Encoding) {
+        set beresp.http.Weir-Coding = beresp.http.Content-Encoding;
+        unset beresp.http.Content-Encoding;
+    }
     if (beresp.status == 200 && beresp.http.ETag && !bereq.uncacheable) {
         # Kept for an hour after its last use, and never used without asking weir: If-None-Match, and 304 if it is the same.
         # The lifetime is over before the answer has come; of 0 Varnish would not keep the value.

@@ -51,7 +51,9 @@ impl Proxy {
         fs::write(&path, text).unwrap();
         let mut command = Command::new(program);
         match program {
-            "nginx" => command.args(["-e", "stderr", "-g", "daemon off;", "-p", ".", "-c", file]),
+            "nginx" => {
+                command.args(["-e", "stderr", "-g", "daemon off; pid nginx.pid;", "-p", ".", "-c", file])
+            }
             // With a master, which reads the file again when it is told to.
             "haproxy" => command.args(["-W", "-db", "-f", file]),
             _ => command
@@ -136,6 +138,22 @@ fn values_pass_and_what_is_too_large_or_not_for_all_does_not() {
         assert!(batch.status == 200 && batch.text().ends_with("{\"done\":3,\"failed\":0}\n"), "{program}");
         for path in ["/metrics", "/stats", "/dashboard", "/metrics?x"] {
             assert_eq!(client.get(path).status, 403, "{program} {path}");
+            for scheme in ["http", "https"] {
+                let answer = proxy.client().get(&format!("{scheme}://localhost{path}"));
+                assert!((400..500).contains(&answer.status), "{program} {scheme} {path}: {}", answer.status);
+            }
+        }
+        // Also one that is not what its coding says.
+        let coded = [("Content-Encoding", "gzip")];
+        assert_eq!(proxy.client().ask("PUT", "/kv/coded", &coded, b"packed").unwrap().status, 201);
+        let direct = server.client().get("/kv/coded");
+        for _ in 0..2 {
+            let answer = client.get("/kv/coded");
+            assert_eq!((answer.status, answer.text().as_str()), (200, "packed"), "{program}");
+            for name in ["content-encoding", "etag"] {
+                assert!(direct.header(name).is_some(), "{name}");
+                assert_eq!(answer.header(name), direct.header(name), "{program}");
+            }
         }
         let tag = client.get("/kv/A%20b").header("etag").unwrap().to_owned();
         let same = client.ask("GET", "/kv/A%20b", &[("If-None-Match", &tag)], b"").unwrap();
