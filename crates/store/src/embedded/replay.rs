@@ -146,16 +146,17 @@ impl Replayed {
         let mut said = replayed.meta.as_ref().map_or(numbers[0], |meta| meta.first as u32);
         if u64::from(said) == UNFINISHED {
             let is_of_repair = |number: &u32| is_of_repair(&path(*number), store);
-            let mut newest_first = numbers.iter().rev().copied().skip_while(|number| !is_of_repair(number));
-            let made = newest_first.by_ref().take_while(is_of_repair).last().unwrap_or(numbers[0]);
+            let newest_first = numbers.iter().rev().copied().skip_while(|number| !is_of_repair(number));
+            let made = newest_first.take_while(is_of_repair).last().unwrap_or(numbers[0]);
+            let damage = Damage { is_of_repair: true, range: Some(0..0), ..missing(made) };
             if made > numbers[0] {
                 // Its rows are old ones, behind newer ones that could not be read, and now can be perhaps.
                 let mut replayed = Replayed::read_before(directory, made)?;
-                replayed.damage.push(Damage { is_of_repair: true, range: Some(0..0), ..missing(made) });
+                replayed.damage.push(damage);
                 return Ok(replayed);
             }
             // Nothing else is left.
-            replayed.damage.push(Damage { is_of_repair: true, range: Some(0..0), ..missing(made) });
+            replayed.damage.push(damage);
             said = made;
         }
         // The newest segment, which knows best, may be missing.

@@ -94,7 +94,7 @@ fn show(checked: &Checked) {
 fn show_damage(damage: &Damage) {
     let file = damage.path.display();
     if damage.is_of_repair {
-        return say(format_args!("damage: {file} is of a repair that was cut off"));
+        return say(format_args!("damage: {damage}"));
     }
     let Some(range) = &damage.range else { return say(format_args!("damage: {file} is missing")) };
     let bytes = counted(range.end - range.start, "byte");

@@ -363,15 +363,24 @@ fn begin_repair(directory: &TempDir) {
     behind(directory.path(), Some(1 << 16), lock, replayed).unwrap().0.rewrite_all().unwrap();
 }
 
+fn replace_7_and_remove_8(directory: &TempDir) {
+    let log = opened(directory.path()).unwrap();
+    log.write(&[put(7, 1)]).unwrap();
+    log.write(&[Write { key: name(8), version: Version::first_of(3), change: Change::Delete }]).unwrap();
+}
+
+fn is_7_replaced_and_8_removed(directory: &TempDir) {
+    let log = opened(directory.path()).unwrap();
+    let read = |key: usize| log.read(&name(key)).unwrap().map(|row| row.value().to_vec());
+    assert_eq!([read(7), read(8)], [Some(value(7, 1)), None]);
+}
+
 /// The segment was put back, or the disk could read it again, and rows that it had replaced or removed were served.
 #[test]
 fn when_damage_goes_away_an_unfinished_repair_does_not_count() {
     for (repairs, is_at_rest) in [(1, false), (2, false), (1, true)] {
         let directory = store();
-        let log = opened(directory.path()).unwrap();
-        log.write(&[put(7, 1)]).unwrap();
-        log.write(&[Write { key: name(8), version: Version::first_of(3), change: Change::Delete }]).unwrap();
-        drop(log);
+        replace_7_and_remove_8(&directory);
         // The newest segment, of which only what says the end knows, or one in the middle.
         opened(directory.path()).unwrap().say_end().unwrap();
         if !is_at_rest {
@@ -396,9 +405,7 @@ fn when_damage_goes_away_an_unfinished_repair_does_not_count() {
         assert!(refused.contains("is of a repair that was cut off"), "{refused}");
         let aside = crate::repair(&url(&directory)).unwrap().set_aside.unwrap();
         assert!(aside.join(damage.path.file_name().unwrap()).exists());
-        let log = opened(directory.path()).unwrap();
-        let read = |key: usize| log.read(&name(key)).unwrap().map(|row| row.value().to_vec());
-        assert_eq!([read(7), read(8)], [Some(value(7, 1)), None]);
+        is_7_replaced_and_8_removed(&directory);
     }
 }
 
@@ -406,10 +413,7 @@ fn when_damage_goes_away_an_unfinished_repair_does_not_count() {
 #[test]
 fn a_segment_that_takes_the_place_of_a_repairs_counts_and_the_next_ones_do_not() {
     let directory = store();
-    let log = opened(directory.path()).unwrap();
-    log.write(&[put(7, 1)]).unwrap();
-    log.write(&[Write { key: name(8), version: Version::first_of(3), change: Change::Delete }]).unwrap();
-    drop(log);
+    replace_7_and_remove_8(&directory);
     let whole = files_of(directory.path());
     let numbers = files::segments(directory.path()).unwrap();
     let newest = *numbers.last().unwrap();
@@ -425,9 +429,7 @@ fn a_segment_that_takes_the_place_of_a_repairs_counts_and_the_next_ones_do_not()
     let next = files::path(directory.path(), newest + 1);
     assert!(damage.is_of_repair && damage.path == next && checked.rows == KEYS - 1, "{checked:?}");
     crate::repair(&url(&directory)).unwrap();
-    let log = opened(directory.path()).unwrap();
-    let read = |key: usize| log.read(&name(key)).unwrap().map(|row| row.value().to_vec());
-    assert_eq!([read(7), read(8)], [Some(value(7, 1)), None]);
+    is_7_replaced_and_8_removed(&directory);
 }
 
 /// What it has written is all that is left.
