@@ -228,7 +228,7 @@ impl Collector<'_> {
     /// What there is to say when all threads have ended.
     pub(super) fn finish(mut self, observer: Observer<'_>) -> LoadReport {
         self.report_edges(Instant::now().max(self.window.end), observer);
-        let unread = self.total.unread;
+        let unread = self.total.unread.len() as u64;
         let linearizability = linearizability(self.plan, self.calls);
         let linearizability = linearizability.map(|of| LinearizabilityReport { unread, ..of });
         LoadReport { linearizability, ..report(self.plan, &self.total, self.series) }

@@ -51,6 +51,10 @@ pub(super) trait Driver {
     fn failed(&mut self, _fault: Fault, _request: &Request, _answer: &Answer, _received: &[u8]) {}
     /// A request of client `index` is over.
     fn done(&mut self, index: usize, attempt: &Attempt);
+    /// How long a client of a closed loop waits at least before its next request.
+    fn rest(&self, _attempt: &Attempt) -> Duration {
+        Duration::ZERO
+    }
     /// Counts how clients spend their time, where that is asked for.
     fn count(&mut self, _time: impl FnOnce(&mut Recorder)) {}
     /// Whether to go on; asked at least after every wait.
@@ -282,7 +286,7 @@ impl Reactor {
                 self.release(index);
                 return Ok(());
             }
-            let think = self.schedule.think(index);
+            let think = self.schedule.think(index).max(driver.rest(&attempt));
             if !think.is_zero() {
                 self.landed(driver);
                 self.pause(index, State::Thinking, think);

@@ -6,46 +6,61 @@ use super::client::ClientOptions;
 use super::fault::Fault;
 use super::keys::RequestSpec;
 use super::mix::Operation;
-use super::pacing::{Pacing, Think};
 use super::reactor::{Driver, Reactor};
 use super::request::Request;
 use super::schedule::Schedule;
 use super::staleness::StalenessChecker;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Clients used, however many a thread has.
 const CLIENTS: usize = 32;
-/// Between two requests of a client: a server that answers at once that it cannot is not asked without end.
+/// After a request that failed: a server that answers at once that it cannot is not asked without end.
 const PAUSE: Duration = Duration::from_millis(1);
-/// When it ends, whether all keys were read or not: a server that is gone stays so.
-const TIME_MAX: Duration = Duration::from_secs(5);
+/// When it ends though no key was read since: a server that is gone stays so.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// When it ends, whether all keys were read or not.
+const TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Has the thread of `checker`, whose clients are of these servers, read each key that it wrote. How many could not be read.
+/// Has the thread of `checker`, whose clients are of these servers, read each key that it wrote. Those that could not be read.
 pub(super) fn read_back(
     checker: &mut StalenessChecker<'_>,
     servers: &[usize],
     options: ClientOptions,
     stop: &AtomicBool,
-) -> io::Result<u64> {
+) -> io::Result<BTreeSet<u64>> {
     let keys = checker.written_keys();
     let servers = &servers[..servers.len().min(CLIENTS).min(keys.len())];
     let now = Instant::now();
-    let mut pass = ReadBack { unread: keys.len(), keys, checker, until: now + TIME_MAX, stop };
-    let pacing = Pacing { think: Think { mean: PAUSE, exponential: false }, ..Pacing::default() };
-    Reactor::new(servers, options, Schedule::new(pacing, Vec::new(), 0, now))?.run(now, &mut pass)?;
-    Ok(pass.unread as u64)
+    let unread = keys.iter().copied().collect();
+    let mut pass = ReadBack { unread, keys, checker, read_at: now, until: now + TIME_MAX, stop };
+    Reactor::new(servers, options, Schedule::none())?.run(now, &mut pass)?;
+    Ok(pass.unread)
 }
 
 struct ReadBack<'a, 'c> {
     checker: &'a mut StalenessChecker<'c>,
     /// Nobody has asked for them, or without an answer.
     keys: Vec<u64>,
-    /// How many have not been read.
-    unread: usize,
+    /// These, and those that are being asked for.
+    unread: BTreeSet<u64>,
+    /// When the last one was read.
+    read_at: Instant,
     until: Instant,
     stop: &'a AtomicBool,
+}
+
+/// Whether a read with this result says what its key held.
+fn is_read(result: Outcome) -> bool {
+    matches!(result, Ok(_) | Err(Fault::WrongValue | Fault::StaleValue))
+}
+
+impl ReadBack<'_, '_> {
+    fn end(&self) -> Instant {
+        self.until.min(self.read_at + PATIENCE)
+    }
 }
 
 impl Driver for ReadBack<'_, '_> {
@@ -58,17 +73,27 @@ impl Driver for ReadBack<'_, '_> {
 
     fn judge(&mut self, request: &Request, answer: &Answer, result: Outcome) -> (Outcome, bool) {
         let judged = self.checker.judge(request, &answer.content.kept, answer.version(request), result);
-        match judged.0 {
-            Ok(_) | Err(Fault::WrongValue | Fault::StaleValue) => self.unread -= 1,
-            Err(_) => self.keys.extend(request.watch.as_ref().map(|watch| watch.number)),
+        let number = request.watch.as_ref().map(|watch| watch.number);
+        if is_read(judged.0) {
+            number.map(|number| self.unread.remove(&number));
+        } else {
+            self.keys.extend(number);
         }
         judged
     }
 
-    fn done(&mut self, _index: usize, _attempt: &Attempt) {}
+    fn done(&mut self, _index: usize, attempt: &Attempt) {
+        if is_read(attempt.result) {
+            self.read_at = attempt.until;
+        }
+    }
+
+    fn rest(&self, attempt: &Attempt) -> Duration {
+        if is_read(attempt.result) { Duration::ZERO } else { PAUSE }
+    }
 
     fn should_continue(&mut self, now: Instant) -> bool {
-        self.unread > 0 && now < self.until && !self.stop.load(Ordering::Relaxed)
+        !self.unread.is_empty() && now < self.end() && !self.stop.load(Ordering::Relaxed)
     }
 
     /// Another try may find a connection.
@@ -77,6 +102,6 @@ impl Driver for ReadBack<'_, '_> {
     }
 
     fn wake_at(&self, _now: Instant) -> Option<Instant> {
-        Some(self.until)
+        Some(self.end())
     }
 }

@@ -1,6 +1,6 @@
 //! What was counted in the window of a run: counts, sums and histograms, never the requests themselves.
 //!
-//! Its size does not depend on the run's length. Tallies of several threads or processes add up to what one would have counted.
+//! Its size does not depend on the run's length, but for the keys that a checked run could not read. Tallies of several threads or processes add up to what one would have counted.
 
 use super::fault::Fault;
 use super::mix::Operation;
@@ -10,7 +10,7 @@ use super::status_counts::StatusCounts;
 use super::target::Target;
 use kv::proto::{Bucket, FailureExample, Latency, OperationReport, ScheduleReport, ServerReport};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// An age says of a latency only that it is longer. Nearly all requests that end the window in a server that answers are younger than this
@@ -67,8 +67,8 @@ pub(super) struct Tally {
     /// Of the requests in flight at the window's end the part in it, and what passed of it before a client began, less the
     /// part before it of the requests that are counted.
     pub(super) edge_secs: f64,
-    /// Keys of a checked run that were written and could not be read at its end; of each thread that wrote them.
-    pub(super) unread: u64,
+    /// Keys of a checked run that were written and could not be read at its end.
+    pub(super) unread: BTreeSet<u64>,
     /// Of an open loop.
     pub(super) open: Option<Open>,
 }
@@ -147,7 +147,7 @@ impl Tally {
         self.asking.add(&other.asking);
         self.longest_asked = self.longest_asked.max(other.longest_asked);
         self.edge_secs += other.edge_secs;
-        self.unread += other.unread;
+        self.unread.extend(&other.unread);
         if let (Some(mine), Some(theirs)) = (&mut self.open, &other.open) {
             mine.add(theirs);
         }

@@ -254,7 +254,7 @@ pub struct LinearizabilityReport {
     pub violations: u64,
     /// Keys with too many operations at once to be decided.
     pub not_decided: u64,
-    /// Keys that were written and not read at the end, as the server did not answer in time.
+    /// Keys that were written and could not be read at the end in time.
     #[serde(default)]
     pub unread: u64,
     /// The first key with a violation; `None` where there is none.

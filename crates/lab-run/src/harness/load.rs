@@ -23,7 +23,7 @@ pub(super) struct Limits {
 }
 
 /// When to give one up.
-const LIMITS: Limits = Limits { preload: Duration::from_secs(120), grace: Duration::from_secs(30) };
+const LIMITS: Limits = Limits { preload: Duration::from_secs(120), grace: Duration::from_secs(60) };
 
 /// How long a generator that has reported may take to end.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
