@@ -182,7 +182,7 @@ pub struct Lease {
     pub now: Timestamp,
     /// Whether the store may hold rows that expire.
     pub may_expire: bool,
-    /// Whether the server that held the store before had said that it answers no more hits, or there was none.
+    /// Whether the server that held the store before had said that no server answers older hits any more, or there was none.
     pub was_released: bool,
     /// Ends when the store is lost, with the reason.
     pub lost: Pin<Box<dyn Future<Output = String> + Send>>,
@@ -196,7 +196,7 @@ pub trait Owner: Send {
     /// Asks whether the lease is still held. The error says why not.
     async fn confirm(&mut self) -> Answer<()>;
 
-    /// Says in the store that no more hits are answered under this lease, and that it ends soon.
+    /// Says in the store that no more hits are answered under this lease or one before it, and that it ends soon.
     async fn release(&mut self) -> Answer<()>;
 }
 

@@ -329,7 +329,7 @@ impl Owner {
             }
         }
         if is_store {
-            self.wait_for_hits_to_end(&lease, acquired).await;
+            self.wait_for_hits_to_end(&lease, acquired).await?;
         }
         // So that the first hit need not wait for the next confirmation.
         confirm_once(lease.owner.as_deref_mut(), &self.shared, true).await?;
@@ -355,17 +355,19 @@ impl Owner {
                     return Err(Error::new(error.kind(), what));
                 }
                 Some(_) => {} // of a lease that is gone already
-                None => return Err(Error::new(Kind::Unavailable, "the server ends")),
+                None => return Err(ends()),
             }
         }
     }
 
     /// A server that owned the store before may have been paused, and answer hits until its lease of them ends.
-    async fn wait_for_hits_to_end(&self, lease: &Lease, acquired: Instant) {
+    ///
+    /// Errors: this server ends. Then it must not release the lease: the next one waits.
+    async fn wait_for_hits_to_end(&self, lease: &Lease, acquired: Instant) -> Result<(), Error> {
         let is_own = self.last_epoch.is_some_and(|last| last + 1 == lease.epoch);
         let is_over = lease.was_released && !self.shared.store.sessions_may_outlive_lease();
         if is_over || is_own {
-            return;
+            return Ok(());
         }
         log::info!(
             "the server before did not release {}: waiting {} s until its cache hits have ended",
@@ -374,13 +376,15 @@ impl Owner {
         );
         self.announce(Status::Starting);
         let mut status = self.shared.status.subscribe();
-        // Ended or not, the server goes on; if it ends, it notices.
-        let _ = tokio::time::timeout_at(
-            (acquired + HITS_END).into(),
-            status.wait_for(|status| *status == Status::Stopped),
-        )
-        .await;
+        tokio::select! {
+            _ = status.wait_for(|status| *status == Status::Stopped) => Err(ends()),
+            () = tokio::time::sleep_until((acquired + HITS_END).into()) => Ok(()),
+        }
     }
+}
+
+fn ends() -> Error {
+    Error::new(Kind::Unavailable, "the server ends")
 }
 
 /// Reads the events that the store keeps.

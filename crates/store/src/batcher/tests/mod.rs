@@ -2,6 +2,7 @@
 
 mod bounds;
 mod events;
+mod leases;
 
 use super::*;
 use crate::contract::scripted::{Act, Scripted, Stage, Step};
