@@ -261,6 +261,8 @@ impl<S: Stream> Connection<S> {
                 *started += waited;
                 return Ok(worker.counted(key, read)?);
             }
+            // It is in no budget, and thousands may wait.
+            drop(read);
             let since = Instant::now();
             let (mut has_news, mut away) = (false, None);
             loop {

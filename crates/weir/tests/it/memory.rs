@@ -103,6 +103,36 @@ fn connections_that_wait_keep_no_large_buffers() {
     assert!(grown < 2 * MANY * 128, "{grown} KiB");
 }
 
+/// Each held the value that it had found, of which the budget knew nothing.
+#[test]
+fn requests_that_wait_hold_no_values() {
+    const VALUE: usize = 4 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file:{}", directory.path().display());
+    // None of them fits into a part of the cache.
+    let server = Server::start(&store, &["--cache-bytes", "1MiB"]);
+    let mut client = server.client();
+    let wait = |key: String| {
+        assert_eq!(client.put(&key, &vec![b'x'; VALUE]).status, 201);
+        let etag = client.get(&key).header("etag").unwrap().to_owned();
+        let fields = format!("Prefer: wait=300\r\nIf-None-Match: {etag}\r\n");
+        (request(&format!("GET {key}"), &fields), server.client())
+    };
+    let mut waiting: Vec<(Vec<u8>, Client)> = (0..24).map(|i| format!("/kv/{i}")).map(wait).collect();
+    let mut client = server.client();
+    let before = memory_kib(server.pid(), "VmRSS");
+    for (request, client) in &mut waiting {
+        client.send(request).unwrap();
+    }
+    let reads = 2 * waiting.len();
+    until("they have looked", || {
+        gauge(&mut client, "weir_store_batch_size_sum{operation=\"read\"}") == reads as f64
+    });
+    until_reserved(&mut client, 0.0);
+    let grown = (memory_kib(server.pid(), "VmRSS").saturating_sub(before) << 10) as usize;
+    assert!(grown < waiting.len() * VALUE / 2, "{grown} bytes");
+}
+
 #[test]
 fn a_value_that_does_not_fit_into_memory_is_refused_before_it_is_sent() {
     const VALUE: usize = 1 << 20;
@@ -316,9 +346,9 @@ fn rows_that_decide_writes_are_read_some_at_a_time() {
 /// Of a batch its lines are copied, and each copy counts.
 #[test]
 fn a_line_of_a_batch_that_does_not_fit_is_not_applied() {
-    let server = server(&["--memory-budget", "4MiB", "--value-bytes", "4MiB"]);
+    let server = server(&["--memory-budget", "5MiB", "--value-bytes", "4MiB"]);
     let mut client = server.client();
-    let large = "x".repeat(5 << 19);
+    let large = "x".repeat(3 << 20);
     let lines = format!(
         "{{\"op\":\"put\",\"key\":\"a\",\"value\":\"{large}\"}}\n{{\"op\":\"put\",\"key\":\"b\",\"value\":\"1\"}}\n"
     );
@@ -336,7 +366,7 @@ fn a_line_of_a_batch_that_does_not_fit_is_not_applied() {
 
 #[test]
 fn a_value_that_the_store_refuses_counts_no_longer() {
-    let flags = ["--memory-budget", "8MiB", "--lab", "--inject", "store_worker=500ms"];
+    let flags = ["--memory-budget", "9MiB", "--lab", "--inject", "store_worker=500ms"];
     let server = server(&[&flags[..], &["--store-timeout", "50ms"]].concat());
     let mut client = server.client();
     let status = client.put("/kv/a", &vec![b'x'; 1 << 20]).status;
