@@ -147,10 +147,9 @@ impl ListQuery {
             }
             let now = Timestamp::default();
             let listing = Listing { from, until: until.clone(), limit: left, now, expired: false };
-            let mut bytes = entries.bytes;
-            let count = |page: &Page| {
-                bytes += page.rows.iter().map(|listed| listed.row.bytes()).sum::<usize>();
-                reservation.raise(bytes).map_err(|_| Error::new(Kind::Overloaded, Full::WHAT))
+            let before = entries.bytes;
+            let count = |bytes: usize| {
+                reservation.raise(before + bytes).map_err(|_| Error::new(Kind::Overloaded, Full::WHAT))
             };
             let Page { rows, next } = tiers.list(&listing, self.with_values, count).await?;
             let is_whole = entries.add(rows, self);

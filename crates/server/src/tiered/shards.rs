@@ -110,41 +110,27 @@ impl Tiers {
     }
 
     /// A part of a list over all shards, in the order of the keys. Each row is as its store has it when that is asked. `count` is
-    /// called with the page of each shard as soon as that is held, and may refuse it.
+    /// called with how many bytes are held after each shard was asked, and may refuse them. That is a page at most, and the next
+    /// shard's comes to it.
     pub async fn list(
         &self,
         listing: &Listing,
         with_values: bool,
-        mut count: impl FnMut(&Page) -> Result<(), Error>,
+        mut count: impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<Page, Error> {
-        let mut pages = Vec::with_capacity(self.shards.len());
+        let mut all = Page { rows: Vec::new(), next: None };
         for tier in &self.shards {
-            let page = tier.list(listing.clone(), with_values).await?;
-            count(&page)?;
-            pages.push(page);
-        }
-        // Behind where one shard's page ends, that shard may have more.
-        let mut next = pages.iter().filter_map(|page| page.next.clone()).min();
-        let mut rows: Vec<Listed> = pages.into_iter().flat_map(|page| page.rows).collect();
-        if self.shards.len() > 1 {
-            rows.sort_unstable_by(|a, b| a.row.key().cmp(b.row.key()));
-            let is_whole =
-                |listed: &Listed| next.as_ref().is_none_or(|next| listed.row.key() < next.as_slice());
-            rows.truncate(rows.iter().take_while(|listed| is_whole(listed)).count());
-            let mut bytes = 0;
-            let is_room = |listed: &&Listed| {
-                let is_first = bytes == 0;
-                bytes += listed.row.value().len();
-                is_first || bytes <= LIST_BYTES_MAX
-            };
-            let most = if with_values { rows.iter().take_while(is_room).count() } else { rows.len() };
-            let most = most.min(listing.limit);
-            if let Some(behind) = rows.get(most) {
-                next = Some(behind.row.key().to_vec());
-                rows.truncate(most);
+            // Behind where the page of one shard ends, that shard may have more.
+            let until = all.next.clone().or_else(|| listing.until.clone());
+            let page = tier.list(Listing { until, ..listing.clone() }, with_values).await?;
+            all.rows.extend(page.rows);
+            all.next = page.next.or(all.next);
+            if self.shards.len() > 1 {
+                end_page(&mut all, listing.limit, with_values);
             }
+            count(all.rows.iter().map(|listed| listed.row.bytes()).sum())?;
         }
-        Ok(Page { rows, next })
+        Ok(all)
     }
 
     /// Removes every row, shard after shard. A shard that fails ends it: those behind are left as they are.
@@ -177,6 +163,25 @@ impl Tiers {
     /// What the caches hold together.
     pub fn cache_counts(&self) -> CacheCounts {
         self.shards.iter().map(|tier| tier.cache().counts()).sum()
+    }
+}
+
+/// Makes a page of rows of several shards: those before its end, in their order, as many as it may have.
+fn end_page(Page { rows, next }: &mut Page, limit: usize, with_values: bool) {
+    rows.sort_unstable_by(|a, b| a.row.key().cmp(b.row.key()));
+    rows.truncate(
+        rows.partition_point(|listed| next.as_ref().is_none_or(|next| listed.row.key() < next.as_slice())),
+    );
+    let mut bytes = 0;
+    let is_room = |listed: &&Listed| {
+        let is_first = bytes == 0;
+        bytes += listed.row.bytes();
+        is_first || bytes <= LIST_BYTES_MAX
+    };
+    let most = if with_values { rows.iter().take_while(is_room).count() } else { rows.len() };
+    if let Some(behind) = rows.get(most.min(limit)) {
+        *next = Some(behind.row.key().to_vec());
+        rows.truncate(most.min(limit));
     }
 }
 

@@ -130,15 +130,17 @@ fn a_list_with_large_values_has_small_pages() {
     assert_eq!(list(&mut client, "values=true").len(), 9);
     // Of several stores it had as much of each: of nine, an export read no page with their largest values.
     let directory = tempfile::tempdir().unwrap();
-    let [one, other] = ["one", "other"].map(|name| format!("file:{}/{name}", directory.path().display()));
-    let server = Server::start(&one, &["--store", &other]);
+    let [one, two, three] = [1, 2, 3].map(|number| format!("file:{}/{number}", directory.path().display()));
+    // And all were held at the same time, which was refused for ever: two pages have to do.
+    let server = Server::start(&one, &["--store", &two, "--store", &three, "--memory-budget", "17MiB"]);
     let mut client = server.client();
     for i in 0..9 {
-        client.put(&format!("/kv/{i}"), &vec![b'x'; 3 << 20]);
+        client.put(&format!("/kv/{i}"), &vec![b'x'; 8 << 20]);
     }
     let first = document(&client.get("/kv?values=true"));
     assert_eq!(first["keys"].as_array().unwrap().len(), 1);
     assert_eq!(list(&mut client, "values=true").len(), 9);
+    assert_eq!(list(&mut client, "limit=2").len(), 9);
 }
 
 /// What is longer than 32 KiB is sent in chunks; clients of HTTP/1.0 know none.

@@ -91,18 +91,20 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     if let Some(name) = repeated(args.shadow_policies.iter().map(|policy| policy.name)) {
         return wrong(format!("--shadow-policies has {name} twice"), "name each policy once");
     }
+    let store_urls = store_urls(&args.store)?;
     let given = args.memory_budget.map(|Size(bytes)| usize::try_from(bytes).unwrap_or(usize::MAX));
-    // Signatures between parts of a body, and a head before a value, count with these.
-    let besides = if args.compat.is_empty() { 0 } else { args.value_bytes / 64 + (32 << 10) };
-    let budget_min = args.value_bytes + besides;
+    // Signatures between parts of a body, a head before a value, and the rest of a row count with these.
+    let value_max = args.value_bytes + args.value_bytes / 64 + (32 << 10);
+    // A list with values holds two pages while it asks several stores.
+    let pages = if store_urls.len() > 1 { 2 } else { 1 };
+    let budget_min = pages * value_max.max(store::LIST_BYTES_MAX);
     let memory_budget = given.unwrap_or_else(|| memory::budget(args.cache_bytes.0).max(budget_min));
     if memory_budget < budget_min {
         let (budget, value) = (Size(memory_budget as u64), Size(args.value_bytes as u64));
-        let what = format!("--memory-budget {budget} has no room for one value of --value-bytes {value}");
-        let least = Size(budget_min as u64);
-        return wrong(what, format!("raise it to {least}, or lower --value-bytes"));
+        let lists = "has no room for a list of values";
+        let what = format!("--memory-budget {budget} {lists} up to --value-bytes {value}");
+        return wrong(what, format!("raise it to {}", Size(budget_min as u64)));
     }
-    let store_urls = store_urls(&args.store)?;
     if args.standby && store_urls.len() > 1 {
         let what = "--standby goes with one --store: two servers could each own a part of several";
         return wrong(what, "leave --standby out, or divide the keys among pairs of servers");
@@ -444,7 +446,15 @@ mod tests {
                 "--inject flush=2ms has no effect",
             ),
             (&["--value-bytes", "65MiB"], "65MiB is too large"),
-            (&["--memory-budget", "8191KiB"], "--memory-budget 8191KiB has no room for one value"),
+            (&["--memory-budget", "8MiB"], "--memory-budget 8MiB has no room for a list of values up to "),
+            (
+                &["--store", "file:a", "--store", "file:b", "--memory-budget", "16MiB"],
+                "--memory-budget 16MiB has no room for a list of values up to --value-bytes 8MiB; hint: raise it to 16704KiB",
+            ),
+            (
+                &["--value-bytes", "1MiB", "--memory-budget", "4095KiB"],
+                "--memory-budget 4095KiB has no room for a list of values up to --value-bytes 1MiB; hint: raise it to 4MiB",
+            ),
             (
                 &["--store", "file:a", "--store", "file:b", "--store", "file:a"],
                 "--store file:a is given twice",
