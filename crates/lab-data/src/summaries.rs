@@ -57,10 +57,11 @@ fn rows(text: &str) -> Option<Vec<PublishedRow>> {
     }
 }
 
-/// The words behind the first line that begins with `name`, without dots and colons between.
+/// The words of the first line that begins with `name` and has more, without dots and colons between. k6 names thresholds before figures.
 fn words<'t>(text: &'t str, name: &str) -> Option<Vec<&'t str>> {
-    let rest = text.lines().find_map(|line| line.trim_start_matches(['✓', '✗', ' ']).strip_prefix(name))?;
-    Some(rest.trim_start_matches(['.', ':', ' ']).split_ascii_whitespace().collect())
+    let named = text.lines().filter_map(|line| line.trim_start_matches(['✓', '✗', ' ']).strip_prefix(name));
+    let rest = named.map(|rest| rest.trim_start_matches(['.', ':', ' '])).find(|rest| !rest.is_empty())?;
+    Some(rest.split_ascii_whitespace().collect())
 }
 
 fn of_wrk(text: &str) -> PublishedRow {
@@ -204,6 +205,9 @@ mod tests {
              max=26.5ms p(90)=1ms p(95)=1.09ms\n       { expected_response:true }...: avg=1ms\n     http_req_failed................: 0.25% ✓ 0\n     \
              http_reqs......................: 3012451 50206.965562/s\n";
         assert_eq!(shown(text), ["k6 30 50206.965562 0.45023 - 0.9975"]);
+        let thresholds = "  █ THRESHOLDS\n\n    http_req_duration\n    ✓ 'p(95)<200' p(95)=1.09ms\n\n    http_req_failed\n    \
+             ✓ 'rate<0.01' rate=0.25%\n\n    http_reqs\n    ✓ 'rate>100' rate=50206.965562/s\n\n  █ TOTAL RESULTS\n\n";
+        assert_eq!(shown(&format!("{thresholds}{text}")), shown(text));
         let stages =
             "http_req_duration....: avg=2ms p(99)=4ms\nhttp_reqs....: 10 5/s\nvus......: 3 min=1 max=5\n";
         assert_eq!(shown(stages), ["k6 - 5 2 4 -"], "their number is no constant");

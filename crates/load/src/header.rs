@@ -38,6 +38,11 @@ impl HttpRequest {
     }
 }
 
+/// Whether one of these headers is called so.
+pub(super) fn has(headers: &[Header], name: &str) -> bool {
+    headers.iter().any(|header| header.name.eq_ignore_ascii_case(name))
+}
+
 /// Whether a header may be called so.
 pub(super) fn is_field_name(name: &str) -> bool {
     HeaderName::from_bytes(name.as_bytes()).is_ok()

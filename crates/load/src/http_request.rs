@@ -4,7 +4,7 @@
 
 use super::dialect::OperationTemplate;
 use super::encode::write_base64;
-use super::header::{Header, HttpRequest, method};
+use super::header::{Header, HttpRequest, has, method};
 use super::statuses::Statuses;
 use super::target::{Target, check_path};
 use super::targets::Targets;
@@ -218,10 +218,6 @@ fn is_of(url: &str, target: &Target) -> bool {
     let host = url.find("://").map_or(0, |at| at + 3);
     let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
     url[..end].parse::<Target>().is_ok_and(|own| own.origin() == target.origin())
-}
-
-fn has(headers: &[Header], name: &str) -> bool {
-    headers.iter().any(|header| header.name.eq_ignore_ascii_case(name))
 }
 
 /// What a body is, if nobody says it: JSON where it is an object or a list of it, else a form, as curl has it.

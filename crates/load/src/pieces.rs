@@ -3,7 +3,7 @@
 //! Knows what replaces a placeholder, not how it is written: `request` does.
 
 use super::dialect::{self, OperationTemplate};
-use super::header::{Header, HttpRequest};
+use super::header::{Header, HttpRequest, has};
 use super::piece::{Piece, Placeholder};
 use super::target::Target;
 use super::variables::Variables;
@@ -33,7 +33,9 @@ impl CompiledTemplate {
     ) -> CompiledTemplate {
         // The plan was checked.
         let mut headers = plan.http.all_headers(target).unwrap_or_default();
-        headers.extend_from_slice(&form.request.headers);
+        let of_form = form.request.headers.iter().filter(|header| !has(&headers, &header.name));
+        let of_form: Vec<Header> = of_form.cloned().collect();
+        headers.extend(of_form);
         let request = HttpRequest { headers, ..form.request.clone() };
         let key_prefix = &plan.workload().key_prefix;
         let cut = |text: &[u8], is_target| cut(text, is_target, key_prefix, dialect::gaps(text));

@@ -1,6 +1,6 @@
 //! The plan of a load: all that a run needs, as the flags of `weir load` give it.
 
-use super::dialect::{DIALECTS, Dialect};
+use super::dialect::{DIALECTS, Dialect, OperationTemplate};
 use super::distribution::Distribution;
 use super::header::HttpRequest;
 use super::http_request::{RequestFlags, pattern};
@@ -11,6 +11,7 @@ use super::stages::Stages;
 use super::target::{Target, check_http2_path};
 use super::tls::Tls;
 use super::value_size::ValueSize;
+use super::variables;
 use super::verify::{MARK_BYTES, Verify};
 use super::workload::{WORKLOADS, Workload};
 use clap::ValueEnum;
@@ -342,6 +343,24 @@ impl Plan {
                 "add it to a file of your own for --dialect, or use --no-preload on keys that are there",
             );
         }
+        let says_version =
+            |form: &OperationTemplate| form.version_header.is_some() || form.version_after.is_some();
+        if self.asks(Operation::needs_version)
+            && !self.dialect().form(Operation::Get).is_some_and(says_version)
+        {
+            return fail(
+                format!("the [get] of dialect {name} says no version, which this load asks for"),
+                "add version_header or version_after to it, or leave the operation out of --mix",
+            );
+        }
+        if self.http2 {
+            let forms = Operation::ALL.into_iter().filter(|operation| self.asks(|asked| asked == *operation));
+            for (operation, form) in forms.filter_map(|of| Some((of, self.dialect().form(of)?))) {
+                check_http2_path(&form.request.path).map_err(|why| {
+                    Error::input(format_args!("--http2: [{}] of dialect {name}: {why}", operation.name()))
+                })?;
+            }
+        }
         let writes = preload || self.asks(Operation::has_value);
         if writes && self.value_size().min < *value_bytes_min {
             let what = format!("dialect {name} takes no values of less than {value_bytes_min} B");
@@ -375,7 +394,8 @@ impl Plan {
         let all = self.urls.iter().map(|url| self.http.requests(url)).collect::<Result<Vec<_>, Error>>()?;
         if self.http2 {
             for HttpRequest { name, path, .. } in all.iter().flatten() {
-                check_http2_path(path).map_err(|why| Error::input(format_args!("--http2: {name}: {why}")))?;
+                check_http2_path(&variables::without(path))
+                    .map_err(|why| Error::input(format_args!("--http2: {name}: {why}")))?;
             }
         }
         let names = |requests: &Vec<HttpRequest>| -> Vec<(String, u32)> {

@@ -100,17 +100,22 @@ fn of_har(text: &str) -> Result<Targets, String> {
         });
         let mut headers: Vec<Header> =
             headers.filter(|header| !header.name.eq_ignore_ascii_case("host")).collect();
-        let (body, incomplete) = match har_body(&request["postData"]) {
+        let (body, mut incomplete) = match har_body(&request["postData"]) {
             Ok(body) => (body, None),
             Err(why) => (None, Some(why)),
         };
+        let name = text(&request["method"]);
+        // It may be of another server, whose requests are left out.
+        let method = method(&name).unwrap_or_else(|why| {
+            incomplete = Some(format!("{name}: {why}"));
+            name
+        });
         let has_type = headers.iter().any(|header| header.name.eq_ignore_ascii_case("content-type"));
         if let (Some(kind), Some(_), false) = (request["postData"]["mimeType"].as_str(), &body, has_type) {
             headers.extend(format!("Content-Type: {kind}").parse::<Header>().ok());
         }
         let request = HttpRequest {
-            method: method(&text(&request["method"]))
-                .map_err(|why| format!("{}: {why}", request["method"]))?,
+            method,
             path: without_fragment(&text(&request["url"])),
             headers,
             body,
@@ -194,8 +199,11 @@ mod tests {
         let get = r#"{"request":{"method":"GET","url":"https://a/x#y","headers":[{"name":":authority","value":"a"},{"name":"Host","value":"a"},{"name":"Accept","value":"*/*"},{"name":"Connection","value":"close"}]}}"#;
         let post =
             r#"{"request":{"method":"POST","url":"https://a/z","headers":[],"postData":{"text":"q=1"}}}"#;
-        let har = format!(r#"{{"log":{{"entries":[{get},{post},{get}]}}}}"#);
+        // As proxies save them.
+        let tunnel = r#"{"request":{"method":"CONNECT","url":"https://b:443"}}"#;
+        let har = format!(r#"{{"log":{{"entries":[{get},{post},{tunnel},{get}]}}}}"#);
         let requests = of_har(&har).unwrap().requests;
+        assert!(requests[2].incomplete.as_ref().is_some_and(|why| why.starts_with("CONNECT: it cannot")));
         assert_eq!(
             (requests[0].path.as_str(), requests[0].weight, requests[0].headers.len()),
             ("https://a/x", 2, 1)

@@ -94,6 +94,25 @@ fn a_condition_that_does_not_hold_is_no_failure() {
             "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{\"SETNX\":0}",
             Ok(Success::PreconditionFailed),
         ),
+        // What Redis refuses is answered with 200.
+        (
+            "webdis",
+            Operation::PutIfAbsent,
+            "HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"SETNX\":[false,\"MISCONF Redis\"]}",
+            Err(Fault::Malformed),
+        ),
+        (
+            "webdis",
+            Operation::Delete,
+            "HTTP/1.1 200 OK\r\nContent-Length: 31\r\n\r\n{\"DEL\":[false,\"MISCONF Redis\"]}",
+            Err(Fault::Malformed),
+        ),
+        (
+            "webdis",
+            Operation::Delete,
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{\"DEL\":1}",
+            Ok(Success::Done),
+        ),
     ] {
         check(&request_in(dialect, operation, ""), wire, false, expected);
     }

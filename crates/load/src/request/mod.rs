@@ -508,6 +508,12 @@ mod tests {
         requests.render(&mut request, ask(Operation::Delete, 1, 0), None);
         assert_eq!(parts(&request).0, "PUT /mixed_1mixed_1");
         assert!(text(&request.bytes).ends_with("\r\nContent-Length: 0\r\n\r\n"));
+        // A flag replaces what the file says.
+        let plan = Plan { dialect: Some(dialect), ..Plan::of_flags(&["-H", "x-key: 1"]) };
+        let requests = Requests::new(&plan, Connect::Once);
+        requests.render(&mut request, ask(Operation::Put, 10, 9), None);
+        let head = text(&request.bytes);
+        assert!(head.contains("\r\nx-key: 1\r\nX-Value: ") && !head.contains("X-Key"), "{head}");
     }
 
     /// A server's answer that holds the value of `put`, as `dialect` has it.

@@ -299,6 +299,11 @@ fn what_a_dialect_cannot_say_is_refused_before_anything_is_asked() {
         path.to_str().unwrap().to_owned()
     };
     let reads = write("reads.toml", "[get]\npath = \"/{key}\"\n");
+    let blind = write(
+        "blind.toml",
+        "[get]\npath = \"/{key}\"\n[put]\npath = \"/{key}\"\n[put_if_match]\npath = \"/{key}\"\n",
+    );
+    let signs = write("signs.toml", "[get]\npath = \"/<{key}>\"\n");
     let wrong = write("wrong.toml", "[get]\npath = \"/{name}\"\n");
     let none = dir.path().join("none.toml").to_str().unwrap().to_owned();
     // Nobody listens there: the refusal comes first.
@@ -313,6 +318,15 @@ fn what_a_dialect_cannot_say_is_refused_before_anything_is_asked() {
         (
             &["--dialect", "etcd", "--value-size", "0-9"],
             "dialect etcd takes no values of less than 1 B; hint",
+        ),
+        // It was left out each time, and nothing was found.
+        (
+            &["--dialect", &blind, "--mix", "compare_and_put=1", "--check", "linearizability"],
+            "the [get] of dialect blind.toml says no version, which this load asks for; hint: add version_header",
+        ),
+        (
+            &["--dialect", &signs, "--no-preload", "--http2"],
+            "--http2: [get] of dialect signs.toml: the path has <, which cannot be sent over HTTP/2",
         ),
         (&["--dialect", "klingon"], "expected one of: weir, fixed, webdis, etcd, or the path of a FILE.toml"),
         (
