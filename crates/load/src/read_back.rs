@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// When it ends though no key was read since: a server that is gone stays so.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// When it ends, whether all keys were read or not.
-const TIME_MAX: Duration = Duration::from_secs(20);
+pub(super) const READ_BACK_MAX: Duration = Duration::from_secs(20);
 
 /// Has the thread of `checker`, whose clients are of these servers, read each key that it wrote. Those that could not be read.
 pub(super) fn read_back(
@@ -35,7 +35,7 @@ pub(super) fn read_back(
     let servers = &servers[..servers.len().min(CLIENTS).min(keys.len())];
     let now = Instant::now();
     let unread = keys.iter().copied().collect();
-    let mut pass = ReadBack { unread, keys, checker, read_at: now, until: now + TIME_MAX, stop };
+    let mut pass = ReadBack { unread, keys, checker, read_at: now, until: now + READ_BACK_MAX, stop };
     Reactor::new(servers, options, Schedule::none())?.run(now, &mut pass)?;
     Ok(pass.unread)
 }

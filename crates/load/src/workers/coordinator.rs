@@ -5,6 +5,7 @@
 
 use super::super::linearizability::clock_name;
 use super::super::measure::{Collector, FromThread, full_warmup, tally_of, threads};
+use super::super::read_back::READ_BACK_MAX;
 use super::super::tally::Tally;
 use super::super::verify::Verify;
 use super::super::{Observer, Plan, plain_cause};
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 const HELLO_MAX: Duration = Duration::from_secs(60);
 /// How long reaching the target and preloading may take.
 const PREPARE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// A worker under load reports each second; one that is silent for so long is lost.
+/// A worker under load reports each second; one that is silent for so long is lost, if it does not read back meanwhile.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Longest part of a worker's line that an error quotes.
 const QUOTED_MAX: usize = 200;
@@ -269,8 +270,9 @@ impl Coordinator<'_> {
         }
         let all_threads = self.workers.iter().map(|worker| worker.running).sum();
         let mut collector = Collector::new(self.plan, begin, all_threads);
+        let silence_max = SILENCE_MAX + self.plan.check_for.map_or(Duration::ZERO, |_| READ_BACK_MAX);
         while self.workers.iter().any(|worker| worker.running > 0) {
-            let silent_at = Instant::now() + SILENCE_MAX;
+            let silent_at = Instant::now() + silence_max;
             let received =
                 self.receive(collector.next_edge().map_or(silent_at, |edge| edge.min(silent_at)))?;
             collector.report_edges(Instant::now(), observer);
@@ -286,9 +288,9 @@ impl Coordinator<'_> {
                 }
                 _ => {}
             }
-            let is_silent = |worker: &&Worker| worker.running > 0 && worker.heard_at.elapsed() > SILENCE_MAX;
+            let is_silent = |worker: &&Worker| worker.running > 0 && worker.heard_at.elapsed() > silence_max;
             if let Some(worker) = self.workers.iter().find(is_silent) {
-                let what = format!("nothing came from it for {}", Span(SILENCE_MAX));
+                let what = format!("nothing came from it for {}", Span(silence_max));
                 return Err(worker.error(what).hint("see its own messages"));
             }
         }
