@@ -10,7 +10,7 @@ use super::reactor::{Driver, Reactor};
 use super::request::Request;
 use super::schedule::Schedule;
 use super::staleness::StalenessChecker;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -35,7 +35,8 @@ pub(super) fn read_back(
     let servers = &servers[..servers.len().min(CLIENTS).min(keys.len())];
     let now = Instant::now();
     let unread = keys.iter().copied().collect();
-    let mut pass = ReadBack { unread, keys, checker, read_at: now, until: now + READ_BACK_MAX, stop };
+    let mut pass =
+        ReadBack { unread, keys: keys.into(), checker, read_at: now, until: now + READ_BACK_MAX, stop };
     Reactor::new(servers, options, Schedule::none())?.run(now, &mut pass)?;
     Ok(pass.unread)
 }
@@ -43,7 +44,7 @@ pub(super) fn read_back(
 struct ReadBack<'a, 'c> {
     checker: &'a mut StalenessChecker<'c>,
     /// Nobody has asked for them, or without an answer.
-    keys: Vec<u64>,
+    keys: VecDeque<u64>,
     /// These, and those that are being asked for.
     unread: BTreeSet<u64>,
     /// When the last one was read.
@@ -65,7 +66,9 @@ impl ReadBack<'_, '_> {
 
 impl Driver for ReadBack<'_, '_> {
     fn next(&mut self, index: usize, request: &mut Request) -> bool {
-        let Some(number) = self.keys.pop() else { return false };
+        let waiting = self.keys.pop_front();
+        // What another client asks for may be with a server that hangs.
+        let Some(number) = waiting.or_else(|| self.unread.first().copied()) else { return false };
         let ask = RequestSpec { operation: Operation::Get, number, value_bytes: 0, template: 0 };
         self.checker.render(index, ask, request);
         true
@@ -77,6 +80,7 @@ impl Driver for ReadBack<'_, '_> {
         if is_read(judged.0) {
             number.map(|number| self.unread.remove(&number));
         } else {
+            // Behind those that nobody has asked for.
             self.keys.extend(number);
         }
         judged

@@ -270,8 +270,9 @@ impl Coordinator<'_> {
         }
         let all_threads = self.workers.iter().map(|worker| worker.running).sum();
         let mut collector = Collector::new(self.plan, begin, all_threads);
-        let silence_max = SILENCE_MAX + self.plan.check_for.map_or(Duration::ZERO, |_| READ_BACK_MAX);
         while self.workers.iter().any(|worker| worker.running > 0) {
+            let reads_back = self.plan.check_for.is_some() && collector.next_edge().is_none();
+            let silence_max = SILENCE_MAX + if reads_back { READ_BACK_MAX } else { Duration::ZERO };
             let silent_at = Instant::now() + silence_max;
             let received =
                 self.receive(collector.next_edge().map_or(silent_at, |edge| edge.min(silent_at)))?;

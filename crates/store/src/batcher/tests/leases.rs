@@ -9,18 +9,26 @@ struct Abandoned {
     store: Scripted,
     attempts: AtomicUsize,
     is_released: Arc<AtomicBool>,
+    confirms: bool,
 }
 
-struct Releases(Arc<AtomicBool>);
+/// Its lease is confirmed at once, or never.
+struct Releases {
+    is_released: Arc<AtomicBool>,
+    confirms: bool,
+}
 
 #[async_trait]
 impl Owner for Releases {
     async fn confirm(&mut self) -> Answer<()> {
-        Ok(())
+        match self.confirms {
+            true => Ok(()),
+            false => std::future::pending().await,
+        }
     }
 
     async fn release(&mut self) -> Answer<()> {
-        self.0.store(true, Relaxed);
+        self.is_released.store(true, Relaxed);
         Ok(())
     }
 }
@@ -31,7 +39,8 @@ impl Store for Abandoned {
         if self.attempts.fetch_add(1, Relaxed) == 0 {
             return Err(Error::new(Kind::Taken, "another server owns it"));
         }
-        let owner = Some(Box::new(Releases(Arc::clone(&self.is_released))) as Box<dyn Owner>);
+        let (is_released, confirms) = (Arc::clone(&self.is_released), self.confirms);
+        let owner = Some(Box::new(Releases { is_released, confirms }) as Box<dyn Owner>);
         Ok(Lease { was_released: false, owner, ..self.store.acquire(part).await? })
     }
 
@@ -50,7 +59,9 @@ fn a_server_that_ends_while_it_waits_for_hits_does_not_say_that_they_have_ended(
     for ends_early in [true, false] {
         let is_released = Arc::new(AtomicBool::new(false));
         let (attempts, store) = (AtomicUsize::new(0), Scripted::new().0);
-        let store = Abandoned { store, attempts, is_released: Arc::clone(&is_released) };
+        // A test that is late finds it waiting all the same.
+        let confirms = !ends_early;
+        let store = Abandoned { store, attempts, is_released: Arc::clone(&is_released), confirms };
         let config = Config { is_standby: true, ..Config::default() };
         let batcher = Batcher::start(Box::new(store), config, Arc::new(())).unwrap();
         let is_there = |status: &Status| match status {

@@ -313,7 +313,7 @@ pub(crate) fn not_linearizable(of: &LinearizabilityReport) -> Option<Error> {
         (0, 0, 0) => None,
         (0, 0, _) => Some(
             Error::new(format_args!("{} could not be read at the end", counted(unread, "key")))
-                .hint("lost writes of them were not seen: the server has to answer after the window, too; were they too many, use fewer --keys or a shorter --window"),
+                .hint("lost writes of them were not seen: the server has to answer after the window, too; if it did, use fewer --keys or a shorter --window"),
         ),
         (0, ..) => Some(
             Error::new(format_args!("{} could not be checked", counted(not_decided, "key")))

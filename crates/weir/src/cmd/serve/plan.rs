@@ -101,9 +101,9 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     let memory_budget = given.unwrap_or_else(|| memory::budget(args.cache_bytes.0).max(budget_min));
     if memory_budget < budget_min {
         let (budget, value) = (Size(memory_budget as u64), Size(args.value_bytes as u64));
-        let lists = "has no room for a list of values";
-        let what = format!("--memory-budget {budget} {lists} up to --value-bytes {value}");
-        return wrong(what, format!("raise it to {}", Size(budget_min as u64)));
+        let what = format!("--memory-budget {budget} is too small for values up to --value-bytes {value}");
+        let why = if pages > 1 { ": a list over several stores holds two pages" } else { "" };
+        return wrong(what, format!("raise it to {}{why}", Size(budget_min as u64)));
     }
     if args.standby && store_urls.len() > 1 {
         let what = "--standby goes with one --store: two servers could each own a part of several";
@@ -446,14 +446,14 @@ mod tests {
                 "--inject flush=2ms has no effect",
             ),
             (&["--value-bytes", "65MiB"], "65MiB is too large"),
-            (&["--memory-budget", "8MiB"], "--memory-budget 8MiB has no room for a list of values up to "),
+            (&["--memory-budget", "8MiB"], "--memory-budget 8MiB is too small for values up to "),
             (
                 &["--store", "file:a", "--store", "file:b", "--memory-budget", "16MiB"],
-                "--memory-budget 16MiB has no room for a list of values up to --value-bytes 8MiB; hint: raise it to 16704KiB",
+                "--memory-budget 16MiB is too small for values up to --value-bytes 8MiB; hint: raise it to 16704KiB: a list",
             ),
             (
                 &["--value-bytes", "1MiB", "--memory-budget", "4095KiB"],
-                "--memory-budget 4095KiB has no room for a list of values up to --value-bytes 1MiB; hint: raise it to 4MiB",
+                "--memory-budget 4095KiB is too small for values up to --value-bytes 1MiB; hint: raise it to 4MiB",
             ),
             (
                 &["--store", "file:a", "--store", "file:b", "--store", "file:a"],
