@@ -320,6 +320,9 @@ fn reason(of: &Reason, levels: &[u32]) -> String {
             format::levels(levels),
             percent(*utilization, 0)
         ),
+        Reason::ProcessorNotRead => {
+            "The server’s processor was not read: its workers may compute all of that time, and then more of them do not help.".to_owned()
+        }
         Reason::DemandVaries(of) => {
             let one = "but the limit is determined at one level, so whether the demand per request varies is not known".to_owned();
             let several = |by| {

@@ -103,12 +103,16 @@ const fn place(name: &'static str, seen: &'static str, limit: Limit) -> Place {
 
 /// What is known of a sweep.
 struct Sweep<'r> {
+    /// How many clients were there at the fewest, that do not think.
     low: Option<(f64, &'r Outside)>,
     clients: u32,
+    /// How many of these do not think.
+    there: f64,
     high: &'r Outside,
     at_once: Option<f64>,
-    /// How busy the processor is.
+    /// How busy the processor is, and how many cores it has.
     processor: f64,
+    cores: f64,
     /// A gap between two answers, in milliseconds, that is no chance at the most clients, nor the time that answers take.
     long_gap_ms: f64,
     /// Whether clients wait although there are no more of them than are served at once.
@@ -120,8 +124,8 @@ struct Sweep<'r> {
 impl Sweep<'_> {
     /// Of each client more, so many are in this place.
     fn growth(&self, name: &str) -> f64 {
-        let (fewest, before) = self.low.map_or((0.0, 0.0), |(level, of)| (level, of.at(name)));
-        (self.high.at(name) - before) / (f64::from(self.clients) - fewest)
+        let (fewest, before) = self.low.map_or((0.0, 0.0), |(there, of)| (there, of.at(name)));
+        (self.high.at(name) - before) / (self.there - fewest)
     }
 
     /// Whether the processor is busy enough to be waited for.
@@ -135,7 +139,7 @@ impl Sweep<'_> {
 
     /// How many are here that are served, at the most clients. More than clients are here at the fewest are threads of the language's own.
     fn served_at(&self, name: &str) -> f64 {
-        let own = self.low.map_or(0.0, |(level, of)| (of.at(name) - level).max(0.0));
+        let own = self.low.map_or(0.0, |(there, of)| (of.at(name) - there).max(0.0));
         (self.high.at(name) - own).max(0.0)
     }
 
@@ -235,7 +239,7 @@ impl Sweep<'_> {
                 (grade, "the garbage collector computes for at least half of the time")
             }
             // Threads that wait for a core answer nobody, either.
-            _ if silent >= HALF && !self.is_linear() && self.high.computing < WHOLE_THREAD => {
+            _ if silent >= HALF && !self.is_linear() && !self.wants_all() => {
                 (Grade::Suspected, "long gaps between answers take at least half of the time")
             }
             _ => return None,
@@ -243,9 +247,14 @@ impl Sweep<'_> {
         Some(self.evidence(Limit::Pauses, grade, seen, None, None))
     }
 
-    /// Its threads together want a core all of the time, and do not get it: others compute, too.
+    /// Whether its threads together want all of the cores nearly all of the time.
+    fn wants_all(&self) -> bool {
+        self.high.computing >= WHOLE_THREAD * self.cores
+    }
+
+    /// The same, and they do not get it: others compute, too.
     fn full_processor(&self) -> Option<Evidence> {
-        (self.high.computing >= WHOLE_THREAD && self.processor >= AT_LEAST).then(|| {
+        (self.wants_all() && self.processor >= AT_LEAST).then(|| {
             let seen = "threads compute or wait for a core";
             self.evidence(Limit::ServerCpu, Grade::Suspected, seen, Some(self.high.computing), None)
         })
@@ -325,13 +334,13 @@ impl Sweep<'_> {
         }
         let seen = "requests wait without a thread";
         if self.is_linear() {
-            let all = Some(f64::from(self.clients));
+            let all = Some(self.there);
             return (!self.computes()).then(|| self.evidence(Limit::Timer, Grade::Delay, seen, all, None));
         }
         if let Some(found) = self.full_processor() {
             return Some(found);
         }
-        let waiting = self.at_once.map(|of| (f64::from(self.clients) - of).max(0.0));
+        let waiting = self.at_once.map(|of| (self.there - of).max(0.0));
         let served = self.served();
         let limit = match (served, self.serves_one()) {
             // One thread does all, and mostly waits for it.
@@ -352,6 +361,12 @@ impl Sweep<'_> {
     }
 }
 
+/// How many of a row's clients do not think, by Little's law.
+fn there(row: &Row) -> f64 {
+    let share = row.latency_us_mean.zip(row.cycle_us()).map_or(1.0, |(latency, cycle)| latency / cycle);
+    f64::from(row.level) * if share > 0.0 { share } else { 1.0 }
+}
+
 /// Where the clients of a foreign service are; `None` where nobody looked.
 pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
     let seen: Vec<(&Row, &Outside)> =
@@ -362,30 +377,35 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
     // Half of the requests are not disturbed by what else the machine does.
     let alone_us = usable(rows).find(|row| row.level == 1).and_then(|row| row.latency_us_p50);
     let at_once = alone_us.map(|us| best * us / 1e6);
-    let growth = |row: &Row| (last.rps() / row.rps()) / (f64::from(last.level) / f64::from(row.level));
+    let growth = |row: &Row| (last.rps() / row.rps()) / (there(last) / there(row));
     // The most clients that could all be served at once.
     let fits = |row: &Row| row.level > 1 && at_once.is_some_and(|of| f64::from(row.level) <= of.round());
     let waits_early = seen.iter().rfind(|(row, _)| fits(row)).is_some_and(|(row, of)| {
         let served: f64 = ["disk", "downstream", "sleep", "running"].iter().map(|name| of.at(name)).sum();
         (HARDLY_ANY..ALL * f64::from(row.level)).contains(&served)
     });
+    // What other parts compute, none of its threads does.
+    let processors = known.iter().filter(|of| of.is_hard && of.limit != Some(Limit::Other));
+    let busiest = processors.max_by(|a, b| a.utilization.total_cmp(&b.utilization));
     let sweep = Sweep {
-        low: first.map(|(row, of)| (f64::from(row.level), *of)),
+        low: first.map(|(row, of)| (there(row), *of)),
         clients: last.level,
+        there: there(last),
         high,
         at_once,
-        // What other parts compute, none of its threads does.
-        processor: known
-            .iter()
-            .filter(|of| of.is_hard && of.limit != Some(Limit::Other))
-            .map(|of| of.utilization)
-            .fold(0.0, f64::max),
+        processor: busiest.map_or(0.0, |of| of.utilization),
+        cores: busiest.map_or(1.0, |of| of.servers.max(1.0)),
         long_gap_ms: (NO_CHANCE * 1e3 / last.rps()).max(alone_us.map_or(0.0, |us| LONGER * us / 1e3)),
         waits_early,
         linearity: first.map(|(row, _)| growth(row)),
     };
     if let Some(found) = sweep.pauses() {
         return Some(found);
+    }
+    // Of those that are added nearly all think: that the others are somewhere says nothing.
+    let (level, fewest) = first.map_or((0.0, 0.0), |(row, _)| (f64::from(row.level), there(row)));
+    if sweep.there - fewest < LIKELY * (f64::from(last.level) - level) {
+        return None;
     }
     // The place with the most clients; of two the one that is asked first.
     let likely = PLACES.iter().filter_map(|place| Some((sweep.growth(place.name), sweep.at(place)?)));

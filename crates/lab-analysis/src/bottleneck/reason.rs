@@ -37,6 +37,8 @@ pub enum Reason {
     SaturatedAtMost(Evidence),
     /// There is a queue for this one, and it is not busy enough to explain that.
     NotBusy(Evidence),
+    /// Workers are busy, and it was not read whether with computing.
+    ProcessorNotRead,
     /// This one is busy, but what a request takes of it differs between levels, or one level decides.
     DemandVaries(Evidence),
     /// A resource takes more requests at once the more there are, so that being busy is not its limit.

@@ -360,7 +360,13 @@ impl Case {
             return found;
         }
         if holder.limits_with_queue() {
-            return Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder));
+            // Workers that wait for a core, or compute, are busy, too.
+            let may_compute = holder.limit == Some(Limit::ServerWorkers)
+                && !self.evidence.iter().any(|of| of.limit == Some(Limit::ServerCpu));
+            return match may_compute {
+                true => Conclusion::of(Grade::Suspected, vec![at]).why(Reason::ProcessorNotRead),
+                false => Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder)),
+            };
         }
         // What takes more or less of a request from level to level is busy, too, and no limit.
         let why = if holder.saturated() { Reason::DemandVaries } else { Reason::NotBusy };

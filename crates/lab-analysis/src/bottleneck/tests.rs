@@ -212,6 +212,10 @@ fn workers_are_excused_by_a_saturated_processor_and_by_nothing_else() {
     let next = found(&results).bottleneck.next.unwrap();
     assert_eq!(next.resource, "server CPU");
     assert!((next.ceiling().unwrap().rps / 1250.0 - 1.0).abs() < 0.05);
+    // As with --url: they may compute all of the time, and more of them would not help.
+    let results = scene(&[workers()]);
+    assert_eq!(verdict(&results), (Grade::Suspected, vec![Limit::ServerWorkers]));
+    assert!(found(&results).bottleneck.because.contains(&Reason::ProcessorNotRead));
 }
 
 /// Of two with the same limit the longer queue may be in front of the one that is busy a little less.
@@ -221,6 +225,7 @@ fn two_share_the_load_whichever_of_them_has_the_longer_queue() {
         let mut results = scene(&[
             actor("server workers", Limit::ServerWorkers, |n| (1.0, Some(0.6 * (n - 1.0)), Some(1.0))),
             actor("store read workers", Limit::Pool, |n| (1.0, Some(0.3 * (n - 1.0)), Some(1.0))).pool(1.0),
+            actor("server CPU", Limit::ServerCpu, |_| (0.3, None, None)),
         ]);
         for trial in &mut results.trials {
             let secs = trial.elapsed_secs * if trial.level < 2 { 0.5 } else { 1.0 };
@@ -265,7 +270,8 @@ fn a_session_held_beside_a_busy_core_shares_the_load_and_one_that_computes_does_
 /// One that is fully busy answers when it comes to it; its own clock says how long it counted.
 #[test]
 fn a_server_that_answers_late_is_as_busy_as_it_says_over_its_own_time() {
-    let mut results = scene(&[actor("server workers", Limit::ServerWorkers, taken)]);
+    let cpu = actor("server CPU", Limit::ServerCpu, |_| (0.3, None, None));
+    let mut results = scene(&[actor("server workers", Limit::ServerWorkers, taken), cpu]);
     results.resources[0].busy = vec!["stats.busy".into()];
     for trial in &mut results.trials {
         let late = [0.7, 1.0, 1.3][trial.level.ilog2() as usize % 3];

@@ -471,3 +471,43 @@ fn nobody_is_named_where_nobody_looked() {
     }
     assert_eq!(findings(&all).workloads[0].bottleneck.named, []);
 }
+
+/// Behind a rate limiter, on four cores of which they wanted a third: it was called `server CPU`.
+#[test]
+fn threads_want_all_cores_before_the_processor_is_full() {
+    let levels: [Level; 2] = [(1, 400.0, 2.4, &[]), (64, 423.0, 150.0, &[])];
+    let with = |cores: f64, wanted: f64| {
+        let mut all = results(&levels, 0.4, 0.3 * cores);
+        all.resources[0].servers = cores;
+        for trial in &mut all.trials {
+            trial.closed.gauges.insert("outside.computing".into(), wanted);
+        }
+        let bottleneck = findings(&all).workloads.remove(0).bottleneck;
+        (bottleneck.grade, bottleneck.named.first().and_then(|of| of.limit))
+    };
+    assert_eq!(with(4.0, 1.2), (Grade::Suspected, Some(Limit::ServerLock)));
+    assert_eq!(with(4.0, 3.7), (Grade::Suspected, Some(Limit::ServerCpu)));
+    assert_eq!(with(1.0, 1.2), (Grade::Suspected, Some(Limit::ServerCpu)));
+}
+
+/// They were in a delay of the service, and with a plateau behind its lock.
+#[test]
+fn clients_that_think_are_not_in_the_service() {
+    let with = |think_ms: f64, seen| {
+        // What takes a millisecond, and four at most are at it.
+        let at = |level: u32| f64::from(level) / (1.0 + think_ms) * 1e3;
+        let mut all = results(&[(1, at(1), 1.0, &[]), (4, at(4), 1.0, seen)], 0.1, 0.05);
+        for trial in &mut all.trials {
+            let load = trial.load.as_mut().unwrap();
+            load.latency.us_mean = 1e3;
+            load.think_secs = think_ms / 1e3 * load.attempts as f64;
+        }
+        let bottleneck = findings(&all).workloads.remove(0).bottleneck;
+        let blocked = bottleneck.named.first().and_then(|of| of.blocked.clone());
+        (bottleneck.grade, blocked.and_then(|of| of.count).map(f64::round))
+    };
+    assert_eq!(with(0.0, &[]), (Grade::Delay, Some(4.0)));
+    assert_eq!(with(1.0, &[]), (Grade::Delay, Some(2.0)));
+    assert_eq!(with(50.0, &[]).1, None);
+    assert_eq!(with(50.0, &[("sleep", 0.1)]).1, None);
+}

@@ -3,6 +3,7 @@
 use crate::sampler::sockets::diag::Socket;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::net::SocketAddr;
 
 /// For so many milliseconds no connection was sent anything, although answers were due.
 const SILENT_MS: [(u32, &str); 5] =
@@ -26,6 +27,15 @@ pub(super) fn connections(sockets: &[Socket], port: u16, own: &HashSet<u32>) -> 
         seen.extend(longer.map(|(_, name)| (*name, 1.0)));
     }
     seen
+}
+
+/// Removes connections of the service to itself, as those of a proxy to the program behind it: neither end is of `port`.
+pub(super) fn remove_inner(sockets: &mut Vec<Socket>, port: u16, own: &HashSet<u32>) {
+    let is_own = |of: &&Socket| own.contains(&of.inode) && !of.is_listener;
+    let ends: HashSet<SocketAddr> = sockets.iter().filter(is_own).map(|of| of.local).collect();
+    let is_of_service = |of: &Socket| of.local.port() == port || of.peer.port() == port;
+    let is_inner = |of: &Socket| ends.contains(&of.local) && ends.contains(&of.peer) && !is_of_service(of);
+    sockets.retain(|of| !is_inner(of));
 }
 
 /// What a connection waits for.
@@ -86,7 +96,6 @@ fn overflows(netstat: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::SocketAddr;
 
     fn socket(port: u16) -> Socket {
         let [local, peer] = [port, 0].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
@@ -115,6 +124,21 @@ mod tests {
         let outside = Socket { is_connecting: true, peer: socket(80).local, ..socket(40_000) };
         let seen = connections(&[listener, outside, outside], 80, &HashSet::new());
         assert_eq!(seen, [("accept_queue", 7.0)]);
+    }
+
+    /// A proxy and a program behind it, started by one command: the program waited for "another service".
+    #[test]
+    fn what_a_service_asks_of_itself_is_left_out() {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let between = |inode, local, peer| Socket { inode, ..Socket::between(at(local), at(peer)) };
+        let of_client = between(1, 80, 50_000);
+        let inner = [between(2, 50_001, 81), between(3, 81, 50_001)];
+        let (other, checks) = (between(4, 50_002, 5432), [between(5, 50_003, 80), between(6, 80, 50_003)]);
+        let theirs = between(7, 5432, 50_002);
+        let mut sockets = vec![of_client, inner[0], inner[1], other, checks[0], checks[1], theirs];
+        remove_inner(&mut sockets, 80, &(1..7).collect());
+        let left: Vec<u32> = sockets.iter().map(|of| of.inode).collect();
+        assert_eq!(left, [1, 4, 5, 6, 7]);
     }
 
     #[test]

@@ -108,7 +108,8 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
         if files.listed.is_none_or(|at| at.elapsed() > LIST_EVERY) {
             files.list(root);
         }
-        let sockets = source.as_mut().and_then(|source| source.sockets().ok()).unwrap_or_default();
+        let mut sockets = source.as_mut().and_then(|source| source.sockets().ok()).unwrap_or_default();
+        connections::remove_inner(&mut sockets, port, &files.inodes);
         let by_inode: HashMap<u32, &Socket> = sockets.iter().map(|of| (of.inode, of)).collect();
         let (mut counts, mut may_read) = (BTreeMap::<&str, f64>::new(), false);
         let (mut timed, mut waiting) = (Vec::new(), HashMap::<(u32, u64), f64>::new());
@@ -117,13 +118,17 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
             let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else { continue };
             may_read = true;
             match syscalls::parse(&text) {
-                // The kernel also says so of a thread that slept and went on while it was looked at, as one does that flushes often.
-                Some(Call::Known(Waits::RUNNING)) if is_uninterruptible(pid, thread) => {
+                // The kernel also says so of a thread that slept and went on while it was looked at, as one does that flushes often; and a
+                // thread that waits for a page of a file or of the swap is in no call.
+                Some(Call::Known(Waits::RUNNING | Waits::OTHER)) if is_uninterruptible(pid, thread) => {
                     *counts.entry(Waits::DISK.0).or_default() += 1.0;
                 }
                 Some(Call::Timed(at, deadline)) => timed.push((pid, at, deadline)),
                 Some(Call::Futex(at)) => *waiting.entry((pid, at)).or_default() += 1.0,
-                Some(call) => *counts.entry(waits(pid, call, port, &by_inode).0).or_default() += 1.0,
+                Some(call) => {
+                    let waits = waits(pid, call, port, &by_inode, &files.unix);
+                    *counts.entry(waits.0).or_default() += 1.0;
+                }
                 None => {}
             }
         }
@@ -161,6 +166,8 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
 struct Files {
     pids: Vec<u32>,
     inodes: HashSet<u32>,
+    /// The connected Unix sockets of the machine.
+    unix: HashSet<u32>,
     listed: Option<Instant>,
 }
 
@@ -168,8 +175,15 @@ impl Files {
     fn list(&mut self, root: u32) {
         self.pids = descendants(root);
         self.inodes = self.pids.iter().flat_map(|pid| sockets_of(*pid).unwrap_or_default()).collect();
+        self.unix = connected(&fs::read_to_string("/proc/net/unix").unwrap_or_default());
         self.listed = Some(Instant::now());
     }
+}
+
+/// The connected sockets in `/proc/net/unix` (proc_net_unix(5)).
+fn connected(listed: &str) -> HashSet<u32> {
+    let of = listed.lines().map(|line| line.split_ascii_whitespace());
+    of.filter_map(|mut columns| (columns.nth(5)? == "03").then(|| columns.next()?.parse().ok())?).collect()
 }
 
 /// The numbers of the sockets that a process has open; an error where not all of its files can be looked at.
@@ -205,15 +219,17 @@ fn inode(target: &str) -> Option<u32> {
 }
 
 /// What a thread in this call waits for.
-fn waits(pid: u32, call: Call, port: u16, sockets: &HashMap<u32, &Socket>) -> Waits {
+fn waits(pid: u32, call: Call, port: u16, sockets: &HashMap<u32, &Socket>, unix: &HashSet<u32>) -> Waits {
     match call {
         Call::Known(waits) => waits,
-        Call::File(number) => of_file(pid, number, port, sockets),
+        Call::File(number) => of_file(pid, number, port, sockets, unix),
         // Of one file the list is worth reading: so libraries wait that have a timeout.
-        Call::Poll(list, 1) => match polled(pid, list).map(|number| of_file(pid, number, port, sockets)) {
-            Some(Waits::DOWNSTREAM) => Waits::DOWNSTREAM,
-            _ => Waits::IDLE,
-        },
+        Call::Poll(list, 1) => {
+            match polled(pid, list).map(|number| of_file(pid, number, port, sockets, unix)) {
+                Some(Waits::DOWNSTREAM) => Waits::DOWNSTREAM,
+                _ => Waits::IDLE,
+            }
+        }
         Call::Poll(..) => Waits::IDLE,
         Call::Futex(_) | Call::Timed(..) => Waits::LOCK,
     }
@@ -268,12 +284,13 @@ fn polled(pid: u32, list: u64) -> Option<u64> {
     u64::try_from(i32::from_ne_bytes(number)).ok()
 }
 
-fn of_file(pid: u32, number: u64, port: u16, sockets: &HashMap<u32, &Socket>) -> Waits {
+fn of_file(pid: u32, number: u64, port: u16, sockets: &HashMap<u32, &Socket>, unix: &HashSet<u32>) -> Waits {
     let Ok(target) = fs::read_link(format!("/proc/{pid}/fd/{number}")) else { return Waits::OTHER };
     let target = target.to_string_lossy();
     match (inode(&target), target.starts_with('/')) {
         (Some(inode), _) => match sockets.get(&inode) {
             Some(socket) if socket.local.port() != port => Waits::DOWNSTREAM,
+            None if unix.contains(&inode) => Waits::DOWNSTREAM,
             _ => Waits::IDLE,
         },
         (None, true) => Waits::DISK,
