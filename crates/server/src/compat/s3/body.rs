@@ -42,6 +42,8 @@ pub(super) struct Checksums {
     announced: Vec<usize>,
     /// Bytes of the value in its chunks.
     decoded_bytes: Option<usize>,
+    /// Whether `Content-Encoding` says that there are any.
+    is_chunked: bool,
 }
 
 impl Checksums {
@@ -51,6 +53,10 @@ impl Checksums {
         for (name, value) in fields {
             let (name, value) = (name.to_ascii_lowercase(), String::from_utf8_lossy(value));
             match name.as_str() {
+                "content-encoding" => {
+                    let mut codings = value.split(',').map(str::trim);
+                    sums.is_chunked |= codings.any(|coding| coding.eq_ignore_ascii_case("aws-chunked"));
+                }
                 "content-md5" => sums.md5 = Some(value.into_owned()),
                 "x-amz-decoded-content-length" => {
                     let bytes = value.parse();
@@ -91,6 +97,13 @@ impl Checksums {
     /// The value in `body`, which came as the `payload` says.
     pub(super) fn open(mut self, body: Vec<u8>, payload: Payload, most: usize) -> Result<Vec<u8>, Failure> {
         let bad = |what: &'static str| Failure::new(400, "IncompleteBody", what);
+        // The chunks would become the value.
+        if !matches!(payload, Payload::Chunks { .. })
+            && (self.is_chunked || self.decoded_bytes.is_some_and(|decoded| decoded != body.len()))
+        {
+            let what = "aws-chunked needs an x-amz-content-sha256 that begins with STREAMING-";
+            return Err(Failure::new(400, "InvalidArgument", what));
+        }
         let value = match payload {
             Payload::Unsigned => body,
             Payload::Hash(expected) => {
@@ -289,6 +302,24 @@ mod tests {
             "ffffffffffffffff\r\nx",
         ] {
             check(&[five], wrong, "IncompleteBody");
+        }
+    }
+
+    /// They were stored with their lines.
+    #[test]
+    fn chunks_are_refused_where_they_would_become_the_value() {
+        let body = "5\r\nhello\r\n0\r\n\r\n";
+        for (fields, code) in [
+            (&[("content-encoding", "gzip, aws-chunked")][..], Some("InvalidArgument")),
+            (&[("x-amz-decoded-content-length", "5")], Some("InvalidArgument")),
+            (&[("x-amz-decoded-content-length", "15")], None),
+            (&[("content-encoding", "gzip")], None),
+        ] {
+            for payload in [Payload::Unsigned, Payload::Hash(sha256(body.as_bytes()))] {
+                let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+                let opened = Checksums::of(fields).unwrap().open(body.into(), payload, 100);
+                assert_eq!(opened.err().map(|failure| failure.code), code);
+            }
         }
     }
 
