@@ -97,6 +97,8 @@
       .map(({ labels, value }) => ({ le: labels.le === '+Inf' ? Infinity : +labels.le, count: value }))
       .sort((a, b) => a.le - b.le);
     const status = first => labels => labels.code[0] === first;
+    // What no server of this kind takes is no failure of it.
+    const failed = ({ code }) => code[0] === '5' && code !== '501' && code !== '505';
     const hits = grew('weir_cache_requests_total', labels => labels.result === 'hit');
     const waited = ['read', 'write'].map(operation =>
       ratio(of(operation, 'weir_store_queue_seconds_sum'), of(operation, 'weir_store_queue_seconds_count')));
@@ -104,7 +106,7 @@
       requests: rate('weir_http_requests_total'),
       reads: rate('weir_http_requests_total', ({ method }) => method === 'GET' || method === 'HEAD'),
       writes: rate('weir_http_requests_total', ({ method }) => method === 'PUT' || method === 'DELETE'),
-      errors: rate('weir_http_requests_total', status('5')),
+      errors: rate('weir_http_requests_total', failed),
       refused: rate('weir_http_requests_total', status('4')),
       shed: rate('weir_shed_total'),
       p50: quantile(buckets, 0.5), p95: quantile(buckets, 0.95), p99: quantile(buckets, 0.99),
@@ -261,17 +263,18 @@
         sum(now, name, labels => here(labels) && (!operation || labels.operation === operation));
       const kind = rows(now, 'weir_store_info', here).map(({ labels }) => labels.kind)[0] || 'store';
       const error = rows(now, 'weir_store_last_error_timestamp_seconds', here)[0];
-      const refuses = of('weir_store_refuses_writes') > 0;
+      const refuses = of('weir_store_refuses_writes') > 0, waits = of('weir_store_standby') > 0;
       const waiting = operation =>
         [`${count(of('weir_store_queued', operation))} of ${count(of('weir_store_queue_limit', operation))}`];
       return [
         [shard == null ? kind : `${kind} (shard ${+shard + 1} of ${shards.length})`],
-        !up ? ['unavailable', 'stop'] : refuses ? ['refuses writes', 'care'] : ['owned'],
+        waits ? ['standby'] : !up ? ['unavailable', 'stop'] : refuses ? ['refuses writes', 'care'] : ['owned'],
         [count(of('weir_store_epoch'))], waiting('read'), waiting('write'),
         error ? [`${when(error.value)}: ${error.labels.reason}`, up && !refuses ? '' : 'stop'] : ['none', 'none'],
       ];
     }));
-    const away = shards.filter(({ value }) => !value).map(({ labels: { shard } }) => {
+    const waits = sum(now, 'weir_store_standby') > 0;
+    const away = shards.filter(({ value }) => !value && !waits).map(({ labels: { shard } }) => {
       const error = rows(now, 'weir_store_last_error_timestamp_seconds', labels => labels.shard === shard)[0];
       const name = shard == null ? 'The store' : `Shard ${+shard + 1} of ${shards.length}`;
       return `${name} is unavailable: ${error ? error.labels.reason : 'the server’s log says why'}`;
@@ -288,7 +291,8 @@
 
   const drawRequests = (now, then, secs) => {
     const name = 'weir_http_requests_total';
-    const methods = [...new Set(rows(now, name).map(({ labels }) => labels.method))];
+    const asked = rows(now, name).filter(({ value }) => value);
+    const methods = [...new Set(asked.map(({ labels }) => labels.method))];
     table('requests', methods.map(method => [
       [method],
       ...['2', '3', '4', '5'].map(first => {
