@@ -57,10 +57,12 @@ fn rows(text: &str) -> Option<Vec<PublishedRow>> {
     }
 }
 
-/// The words of the first line that begins with `name` and has more, without dots and colons between. k6 names thresholds before figures.
+/// The words of the first line that begins with `name` and has more, without dots and colons between. k6 names thresholds before figures, also those of a part: `http_reqs{scenario:a}`.
 fn words<'t>(text: &'t str, name: &str) -> Option<Vec<&'t str>> {
     let named = text.lines().filter_map(|line| line.trim_start_matches(['✓', '✗', ' ']).strip_prefix(name));
-    let rest = named.map(|rest| rest.trim_start_matches(['.', ':', ' '])).find(|rest| !rest.is_empty())?;
+    let rest = named
+        .map(|rest| rest.trim_start_matches(['.', ':', ' ']))
+        .find(|rest| !rest.is_empty() && !rest.starts_with('{'))?;
     Some(rest.split_ascii_whitespace().collect())
 }
 
@@ -205,7 +207,7 @@ mod tests {
              max=26.5ms p(90)=1ms p(95)=1.09ms\n       { expected_response:true }...: avg=1ms\n     http_req_failed................: 0.25% ✓ 0\n     \
              http_reqs......................: 3012451 50206.965562/s\n";
         assert_eq!(shown(text), ["k6 30 50206.965562 0.45023 - 0.9975"]);
-        let thresholds = "  █ THRESHOLDS\n\n    http_req_duration\n    ✓ 'p(95)<200' p(95)=1.09ms\n\n    http_req_failed\n    \
+        let thresholds = "  █ THRESHOLDS\n\n    http_req_duration{expected_response:true}\n    ✓ 'p(95)<200' p(95)=1.09ms\n\n    http_req_failed\n    \
              ✓ 'rate<0.01' rate=0.25%\n\n    http_reqs\n    ✓ 'rate>100' rate=50206.965562/s\n\n  █ TOTAL RESULTS\n\n";
         assert_eq!(shown(&format!("{thresholds}{text}")), shown(text));
         let stages =

@@ -94,6 +94,9 @@ const POOL_OR_LOCK: &str =
 /// What is seen where one request is served at a time, and no thread of the others.
 const ONE_AT_A_TIME: &str = "requests wait without a thread, and one is served at a time (behind a lock, by one worker, or by a rate limit)";
 
+/// What is seen where connections wait to be accepted by workers that compute.
+const COMPUTE: &str = "connections wait to be accepted, and those that accept them compute, or wait for a core, nearly all of the time";
+
 /// What clients wait for if a lock, a pool and a delay would look the same.
 const UNCLEAR: &str = "a lock, a pool or a delay";
 
@@ -110,8 +113,9 @@ struct Sweep<'r> {
     there: f64,
     high: &'r Outside,
     at_once: Option<f64>,
-    /// How busy the processor is, and how many cores it has.
+    /// How busy the processor is.
     processor: f64,
+    /// How many cores the service has.
     cores: f64,
     /// A gap between two answers, in milliseconds, that is no chance at the most clients, nor the time that answers take.
     long_gap_ms: f64,
@@ -287,10 +291,14 @@ impl Sweep<'_> {
             return may_be.then(|| self.evidence(limit, Grade::Delay, place.seen, count, None));
         }
         let served = self.served();
-        // Nobody accepts while those that do it compute, or wait for a core.
-        let busy = self.full_thread().or_else(|| self.full_processor());
-        if let Some(found) = busy.filter(|_| place.limit == Limit::AcceptQueue) {
-            return Some(found);
+        // Nobody accepts while those that do it compute, or wait for a core: all of them, or some workers of more cores.
+        if place.limit == Limit::AcceptQueue {
+            let workers = || self.evidence(Limit::Pool, Grade::Suspected, COMPUTE, count, None);
+            let some = || (self.high.busiest_thread >= WHOLE_THREAD).then(workers);
+            let busy = self.full_thread().or_else(|| self.full_processor()).or_else(some);
+            if busy.is_some() {
+                return busy;
+            }
         }
         let limit = match place.limit {
             Limit::ServerLock => self.behind_threads(served.map(|(_, limit, _)| limit)),
@@ -379,14 +387,16 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
     let at_once = alone_us.map(|us| best * us / 1e6);
     let growth = |row: &Row| (last.rps() / row.rps()) / (there(last) / there(row));
     // The most clients that could all be served at once.
-    let fits = |row: &Row| row.level > 1 && at_once.is_some_and(|of| f64::from(row.level) <= of.round());
+    let fits = |row: &Row| row.level > 1 && at_once.is_some_and(|of| there(row) <= of.round());
     let waits_early = seen.iter().rfind(|(row, _)| fits(row)).is_some_and(|(row, of)| {
         let served: f64 = ["disk", "downstream", "sleep", "running"].iter().map(|name| of.at(name)).sum();
-        (HARDLY_ANY..ALL * f64::from(row.level)).contains(&served)
+        (HARDLY_ANY..ALL * there(row)).contains(&served)
     });
     // What other parts compute, none of its threads does.
     let processors = known.iter().filter(|of| of.is_hard && of.limit != Some(Limit::Other));
-    let busiest = processors.max_by(|a, b| a.utilization.total_cmp(&b.utilization));
+    let busiest = processors.clone().max_by(|a, b| a.utilization.total_cmp(&b.utilization));
+    let of_service = |of: &&Evidence| matches!(of.limit, Some(Limit::ServerCpu | Limit::ServerQuota));
+    let cores = processors.filter(of_service).map(|of| of.servers).fold(1.0, f64::max);
     let sweep = Sweep {
         low: first.map(|(row, of)| (there(row), *of)),
         clients: last.level,
@@ -394,7 +404,7 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
         high,
         at_once,
         processor: busiest.map_or(0.0, |of| of.utilization),
-        cores: busiest.map_or(1.0, |of| of.servers.max(1.0)),
+        cores,
         long_gap_ms: (NO_CHANCE * 1e3 / last.rps()).max(alone_us.map_or(0.0, |us| LONGER * us / 1e3)),
         waits_early,
         linearity: first.map(|(row, _)| growth(row)),
@@ -405,7 +415,7 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
     // Of those that are added nearly all think: that the others are somewhere says nothing.
     let (level, fewest) = first.map_or((0.0, 0.0), |(row, _)| (f64::from(row.level), there(row)));
     if sweep.there - fewest < LIKELY * (f64::from(last.level) - level) {
-        return None;
+        return sweep.full_thread().or_else(|| sweep.full_processor());
     }
     // The place with the most clients; of two the one that is asked first.
     let likely = PLACES.iter().filter_map(|place| Some((sweep.growth(place.name), sweep.at(place)?)));

@@ -361,8 +361,9 @@ impl Case {
         }
         if holder.limits_with_queue() {
             // Workers that wait for a core, or compute, are busy, too.
-            let may_compute = holder.limit == Some(Limit::ServerWorkers)
-                && !self.evidence.iter().any(|of| of.limit == Some(Limit::ServerCpu));
+            let of_server = |of: &Evidence| matches!(of.limit, Some(Limit::ServerCpu | Limit::ServerQuota));
+            let may_compute =
+                holder.limit == Some(Limit::ServerWorkers) && !self.evidence.iter().any(of_server);
             return match may_compute {
                 true => Conclusion::of(Grade::Suspected, vec![at]).why(Reason::ProcessorNotRead),
                 false => Conclusion::of(Grade::Supported, vec![at]).firm(!self.is_close(holder)),

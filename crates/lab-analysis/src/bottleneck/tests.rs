@@ -216,6 +216,10 @@ fn workers_are_excused_by_a_saturated_processor_and_by_nothing_else() {
     let results = scene(&[workers()]);
     assert_eq!(verdict(&results), (Grade::Suspected, vec![Limit::ServerWorkers]));
     assert!(found(&results).bottleneck.because.contains(&Reason::ProcessorNotRead));
+    // Of a part with a quota that is read in place of the processor.
+    let quota = actor("server CPU (quota)", Limit::ServerQuota, |_| (0.3, None, None));
+    let results = scene(&[workers(), quota]);
+    assert_eq!(verdict(&results), (Grade::Supported, vec![Limit::ServerWorkers]));
 }
 
 /// Of two with the same limit the longer queue may be in front of the one that is busy a little less.

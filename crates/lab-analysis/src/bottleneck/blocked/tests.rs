@@ -490,6 +490,19 @@ fn threads_want_all_cores_before_the_processor_is_full() {
     assert_eq!(with(1.0, 1.2), (Grade::Suspected, Some(Limit::ServerCpu)));
 }
 
+/// Two of them on four cores: that was an accept queue, for sure.
+#[test]
+fn workers_that_compute_and_accept_are_a_pool() {
+    let levels: [Level; 2] = [(1, 100.0, 10.0, &[]), (64, 200.0, 320.0, &[("accept_queue", 62.0)])];
+    let mut all = results(&levels, 0.99, 2.0);
+    all.resources[0].servers = 4.0;
+    for trial in &mut all.trials {
+        trial.closed.gauges.insert("outside.computing".into(), 2.0);
+    }
+    let bottleneck = findings(&all).workloads.remove(0).bottleneck;
+    assert_eq!((bottleneck.grade, &*bottleneck.named[0].resource), (Grade::Suspected, "a pool of 2"));
+}
+
 /// They were in a delay of the service, and with a plateau behind its lock.
 #[test]
 fn clients_that_think_are_not_in_the_service() {
@@ -510,4 +523,34 @@ fn clients_that_think_are_not_in_the_service() {
     assert_eq!(with(1.0, &[]), (Grade::Delay, Some(2.0)));
     assert_eq!(with(50.0, &[]).1, None);
     assert_eq!(with(50.0, &[("sleep", 0.1)]).1, None);
+    // One thread that has no more to give has not, wherever they are.
+    let mut all = results(&[(1, 19.6, 1.0, &[]), (64, 984.0, 13.0, &[])], 0.99, 1.0);
+    all.resources[0].servers = 2.0;
+    for trial in &mut all.trials {
+        let load = trial.load.as_mut().unwrap();
+        load.latency.us_mean = if trial.level == 1 { 1e3 } else { 15e3 };
+        load.think_secs = 0.05 * load.attempts as f64;
+        trial.closed.gauges.insert("outside.computing".into(), 1.0);
+    }
+    let bottleneck = findings(&all).workloads.remove(0).bottleneck;
+    assert_eq!(bottleneck.named.first().and_then(|of| of.limit), Some(Limit::OneThread));
+}
+
+/// Fewer than fit into a pool were served because the others thought, and it was a lock.
+#[test]
+fn a_pool_is_one_also_where_clients_think() {
+    let level = |level: u32, rps: f64, ms: f64, waiting| -> Level<'_> { (level, rps, ms, waiting) };
+    let levels = [
+        level(1, 50.0, 10.0, &[("sleep", 0.5)]),
+        level(8, 400.0, 10.0, &[("sleep", 4.0)]),
+        level(64, 800.0, 70.0, &[("sleep", 8.0), ("lock", 48.0)]),
+    ];
+    let mut all = results(&levels, 0.1, 0.05);
+    for trial in &mut all.trials {
+        let load = trial.load.as_mut().unwrap();
+        load.latency.us_mean = if trial.level == 64 { 70e3 } else { 10e3 };
+        load.think_secs = 0.01 * load.attempts as f64;
+    }
+    let bottleneck = findings(&all).workloads.remove(0).bottleneck;
+    assert_eq!(bottleneck.named[0].resource, "a pool of 8");
 }

@@ -1,9 +1,8 @@
 //! What the connections of a service show: what each waits for, how long nobody got an answer, and what was lost.
 
-use crate::sampler::sockets::diag::Socket;
+use crate::sampler::sockets::diag::{Socket, UnixSocket};
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::net::SocketAddr;
 
 /// For so many milliseconds no connection was sent anything, although answers were due.
 const SILENT_MS: [(u32, &str); 5] =
@@ -29,13 +28,29 @@ pub(super) fn connections(sockets: &[Socket], port: u16, own: &HashSet<u32>) -> 
     seen
 }
 
-/// Removes connections of the service to itself, as those of a proxy to the program behind it: neither end is of `port`.
+/// Removes connections of the service to itself, as those of a proxy to the program behind it: neither end is of `port`, and one is of
+/// another listener of its own. What is not accepted yet is of no process.
 pub(super) fn remove_inner(sockets: &mut Vec<Socket>, port: u16, own: &HashSet<u32>) {
-    let is_own = |of: &&Socket| own.contains(&of.inode) && !of.is_listener;
-    let ends: HashSet<SocketAddr> = sockets.iter().filter(is_own).map(|of| of.local).collect();
+    let is_own = |of: &&Socket| own.contains(&of.inode) && of.is_listener && of.local.port() != port;
+    let ports: HashSet<u16> = sockets.iter().filter(is_own).map(|of| of.local.port()).collect();
     let is_of_service = |of: &Socket| of.local.port() == port || of.peer.port() == port;
-    let is_inner = |of: &Socket| ends.contains(&of.local) && ends.contains(&of.peer) && !is_of_service(of);
-    sockets.retain(|of| !is_inner(of));
+    let is_here = |of: &Socket| of.local.ip() == of.peer.ip();
+    let is_to_own =
+        |of: &Socket| ports.contains(&of.local.port()) || is_here(of) && ports.contains(&of.peer.port());
+    sockets.retain(|of| of.is_listener || is_of_service(of) || !is_to_own(of));
+}
+
+/// Of the Unix sockets of the service, whose open ones are `own`, those whose other end is that of another service.
+pub(super) fn leaving(sockets: &[UnixSocket], own: &HashSet<u32>) -> HashSet<u32> {
+    let listeners = sockets.iter().filter(|of| of.is_listener && own.contains(&of.inode));
+    let names: HashSet<&[u8]> = listeners.filter_map(|of| of.name.as_deref()).collect();
+    let is_accepted = |of: &UnixSocket| of.name.as_deref().is_some_and(|name| names.contains(name));
+    let inner: HashSet<u32> = sockets.iter().filter(|of| is_accepted(of)).map(|of| of.inode).collect();
+    let leaves = |of: &&UnixSocket| {
+        let is_inner = |inode: &u32| own.contains(inode) || inner.contains(inode);
+        !of.is_listener && !is_accepted(of) && of.peer != 0 && !is_inner(&of.peer)
+    };
+    sockets.iter().filter(leaves).map(|of| of.inode).collect()
 }
 
 /// What a connection waits for.
@@ -96,6 +111,7 @@ fn overflows(netstat: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
 
     fn socket(port: u16) -> Socket {
         let [local, peer] = [port, 0].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
@@ -131,14 +147,49 @@ mod tests {
     fn what_a_service_asks_of_itself_is_left_out() {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let between = |inode, local, peer| Socket { inode, ..Socket::between(at(local), at(peer)) };
-        let of_client = between(1, 80, 50_000);
-        let inner = [between(2, 50_001, 81), between(3, 81, 50_001)];
-        let (other, checks) = (between(4, 50_002, 5432), [between(5, 50_003, 80), between(6, 80, 50_003)]);
-        let theirs = between(7, 5432, 50_002);
-        let mut sockets = vec![of_client, inner[0], inner[1], other, checks[0], checks[1], theirs];
-        remove_inner(&mut sockets, 80, &(1..7).collect());
+        let listens = |inode, port| Socket { is_listener: true, ..between(inode, port, 0) };
+        let mut sockets = vec![
+            listens(1, 80),
+            listens(2, 81),
+            between(3, 80, 50_000), // of a client
+            between(4, 50_001, 81), // to the program, which has accepted it
+            between(5, 81, 50_001),
+            between(6, 50_002, 81), // and which has not
+            between(0, 81, 50_002),
+            between(7, 50_003, 5432), // to another service
+            between(90, 5432, 50_003),
+            between(8, 50_004, 80), // a check of its own
+        ];
+        remove_inner(&mut sockets, 80, &(1..9).collect());
         let left: Vec<u32> = sockets.iter().map(|of| of.inode).collect();
-        assert_eq!(left, [1, 4, 5, 6, 7]);
+        assert_eq!(left, [1, 2, 3, 7, 90, 8]);
+    }
+
+    #[test]
+    fn a_unix_socket_leaves_the_service_where_its_other_end_is_of_nobody_in_it() {
+        let of = |inode, peer, name: &str| {
+            let name = Some(name.as_bytes().to_vec()).filter(|name| !name.is_empty());
+            UnixSocket { inode, peer, name, is_listener: false }
+        };
+        let listens = |inode, name| UnixSocket { is_listener: true, ..of(inode, 0, name) };
+        let sockets = [
+            listens(1, "/own"),
+            listens(91, "/database"),
+            of(2, 92, ""), // to the database
+            of(92, 2, "/database"),
+            of(3, 4, ""), // a pair
+            of(4, 3, ""),
+            of(5, 93, ""), // to its own listener, accepted since its sockets were listed
+            of(93, 5, "/own"),
+            of(6, 0, ""),      // not accepted
+            of(7, 94, "/own"), // of a client
+            of(94, 7, ""),
+        ];
+        let own = (1..8).collect();
+        let mut found: Vec<u32> =
+            leaving(&sockets, &own).into_iter().filter(|inode| own.contains(inode)).collect();
+        found.sort_unstable();
+        assert_eq!(found, [2]);
     }
 
     #[test]

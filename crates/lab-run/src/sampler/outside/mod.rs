@@ -17,6 +17,7 @@ use super::{Context, Sampler};
 use connections::{Followed, connections};
 use lab_data::experiment::{SERVER, address};
 use rustix::time::{ClockId, clock_gettime};
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -111,6 +112,12 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
         let mut sockets = source.as_mut().and_then(|source| source.sockets().ok()).unwrap_or_default();
         connections::remove_inner(&mut sockets, port, &files.inodes);
         let by_inode: HashMap<u32, &Socket> = sockets.iter().map(|of| (of.inode, of)).collect();
+        // Few services wait at Unix sockets.
+        let unix = LazyCell::new(|| {
+            let sockets = source.as_mut().and_then(|source| source.unix().ok()).unwrap_or_default();
+            connections::leaving(&sockets, &files.inodes)
+        });
+        let leaves = |inode: u32| unix.contains(&inode);
         let (mut counts, mut may_read) = (BTreeMap::<&str, f64>::new(), false);
         let (mut timed, mut waiting) = (Vec::new(), HashMap::<(u32, u64), f64>::new());
         let threads = threads(&files.pids);
@@ -126,7 +133,7 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
                 Some(Call::Timed(at, deadline)) => timed.push((pid, at, deadline)),
                 Some(Call::Futex(at)) => *waiting.entry((pid, at)).or_default() += 1.0,
                 Some(call) => {
-                    let waits = waits(pid, call, port, &by_inode, &files.unix);
+                    let waits = waits(pid, call, port, &by_inode, &leaves);
                     *counts.entry(waits.0).or_default() += 1.0;
                 }
                 None => {}
@@ -166,8 +173,6 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
 struct Files {
     pids: Vec<u32>,
     inodes: HashSet<u32>,
-    /// The connected Unix sockets of the machine.
-    unix: HashSet<u32>,
     listed: Option<Instant>,
 }
 
@@ -175,15 +180,8 @@ impl Files {
     fn list(&mut self, root: u32) {
         self.pids = descendants(root);
         self.inodes = self.pids.iter().flat_map(|pid| sockets_of(*pid).unwrap_or_default()).collect();
-        self.unix = connected(&fs::read_to_string("/proc/net/unix").unwrap_or_default());
         self.listed = Some(Instant::now());
     }
-}
-
-/// The connected sockets in `/proc/net/unix` (proc_net_unix(5)).
-fn connected(listed: &str) -> HashSet<u32> {
-    let of = listed.lines().map(|line| line.split_ascii_whitespace());
-    of.filter_map(|mut columns| (columns.nth(5)? == "03").then(|| columns.next()?.parse().ok())?).collect()
 }
 
 /// The numbers of the sockets that a process has open; an error where not all of its files can be looked at.
@@ -219,13 +217,19 @@ fn inode(target: &str) -> Option<u32> {
 }
 
 /// What a thread in this call waits for.
-fn waits(pid: u32, call: Call, port: u16, sockets: &HashMap<u32, &Socket>, unix: &HashSet<u32>) -> Waits {
+fn waits(
+    pid: u32,
+    call: Call,
+    port: u16,
+    sockets: &HashMap<u32, &Socket>,
+    leaves: &dyn Fn(u32) -> bool,
+) -> Waits {
     match call {
         Call::Known(waits) => waits,
-        Call::File(number) => of_file(pid, number, port, sockets, unix),
+        Call::File(number) => of_file(pid, number, port, sockets, leaves),
         // Of one file the list is worth reading: so libraries wait that have a timeout.
         Call::Poll(list, 1) => {
-            match polled(pid, list).map(|number| of_file(pid, number, port, sockets, unix)) {
+            match polled(pid, list).map(|number| of_file(pid, number, port, sockets, leaves)) {
                 Some(Waits::DOWNSTREAM) => Waits::DOWNSTREAM,
                 _ => Waits::IDLE,
             }
@@ -284,13 +288,19 @@ fn polled(pid: u32, list: u64) -> Option<u64> {
     u64::try_from(i32::from_ne_bytes(number)).ok()
 }
 
-fn of_file(pid: u32, number: u64, port: u16, sockets: &HashMap<u32, &Socket>, unix: &HashSet<u32>) -> Waits {
+fn of_file(
+    pid: u32,
+    number: u64,
+    port: u16,
+    sockets: &HashMap<u32, &Socket>,
+    leaves: &dyn Fn(u32) -> bool,
+) -> Waits {
     let Ok(target) = fs::read_link(format!("/proc/{pid}/fd/{number}")) else { return Waits::OTHER };
     let target = target.to_string_lossy();
     match (inode(&target), target.starts_with('/')) {
         (Some(inode), _) => match sockets.get(&inode) {
             Some(socket) if socket.local.port() != port => Waits::DOWNSTREAM,
-            None if unix.contains(&inode) => Waits::DOWNSTREAM,
+            None if leaves(inode) => Waits::DOWNSTREAM,
             _ => Waits::IDLE,
         },
         (None, true) => Waits::DISK,

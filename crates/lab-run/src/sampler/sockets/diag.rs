@@ -1,4 +1,4 @@
-//! The ends of TCP connections on this machine, with the bytes that lie in their queues.
+//! The ends of TCP connections on this machine, with the bytes that lie in their queues, and who is connected by Unix sockets.
 //!
 //! The kernel is asked by netlink, in two ways: for chosen ends, which it finds by their addresses, and for all established ends, for
 //! which it walks its whole table. Source: Linux `sock_diag(7)`.
@@ -6,6 +6,8 @@
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::inet::nlas::Nla;
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
+use netlink_packet_sock_diag::unix::nlas::UnixDiagName;
+use netlink_packet_sock_diag::unix::{self, UnixRequest};
 use netlink_packet_sock_diag::{
     AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage, TCP_ESTABLISHED, TCP_LISTEN, TCP_SYN_SENT,
 };
@@ -44,6 +46,17 @@ pub(in crate::sampler) struct Socket {
     pub(in crate::sampler) sent_again: u32,
     /// Time in which the other end took no more, since then.
     pub(in crate::sampler) window_closed_us: u64,
+}
+
+/// A Unix socket that is connected or listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::sampler) struct UnixSocket {
+    pub(in crate::sampler) inode: u32,
+    pub(in crate::sampler) is_listener: bool,
+    /// The number of the other end; 0 where it was not accepted yet.
+    pub(in crate::sampler) peer: u32,
+    /// What it is bound to; of one that was accepted, what its listener is bound to.
+    pub(in crate::sampler) name: Option<Vec<u8>>,
 }
 
 /// The kernel: a socket to ask it by.
@@ -90,30 +103,63 @@ impl Source {
         self.dump(connected | StateFlags::LISTEN | StateFlags::SYN_SENT, ExtensionFlags::INFO)
     }
 
+    /// All Unix sockets that are connected or listen.
+    pub(in crate::sampler) fn unix(&mut self) -> io::Result<Vec<UnixSocket>> {
+        let request = UnixRequest {
+            state_flags: unix::StateFlags::all(),
+            inode: 0,
+            show_flags: unix::ShowFlags::NAME | unix::ShowFlags::PEER,
+            cookie: [0; 8],
+        };
+        let mut found = Vec::new();
+        self.answers(SockDiagMessage::UnixRequest(request), |answer| {
+            if let SockDiagMessage::UnixResponse(of) = answer {
+                let name = of.name().map(|name| match name {
+                    UnixDiagName::Pathname(path) => path.as_encoded_bytes().to_vec(),
+                    UnixDiagName::Abstract(name) => [b"\0", name.as_slice()].concat(),
+                });
+                let (inode, is_listener) = (of.header.inode, of.header.state == TCP_LISTEN);
+                found.push(UnixSocket { inode, is_listener, peer: of.peer().unwrap_or(0), name });
+            }
+        })?;
+        Ok(found)
+    }
+
     /// All sockets in these states.
     fn dump(&mut self, states: StateFlags, extensions: ExtensionFlags) -> io::Result<Vec<Socket>> {
         let mut found = Vec::new();
         // A server that listens on both families has its end of an IPv4 connection in the other.
         for (family, id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
-            let mut question = Vec::new();
             let request =
                 InetRequest { extensions: extensions.clone(), ..request(family, states.clone(), id) };
-            append(&mut question, 0, NLM_F_DUMP, request);
-            send(&self.socket, &question, SendFlags::empty())?;
-            'answers: loop {
-                for answer in self.receive()? {
-                    match answer.payload {
-                        NetlinkPayload::Done(_) => break 'answers,
-                        NetlinkPayload::Error(error) => return Err(error.to_io()),
-                        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(of)) => {
-                            found.push(Socket::of(&of));
-                        }
-                        _ => {}
-                    }
+            self.answers(SockDiagMessage::InetRequest(request), |answer| {
+                if let SockDiagMessage::InetResponse(of) = answer {
+                    found.push(Socket::of(of));
+                }
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// Calls `take` with each answer to a request for a list.
+    fn answers(
+        &mut self,
+        request: SockDiagMessage,
+        mut take: impl FnMut(&SockDiagMessage),
+    ) -> io::Result<()> {
+        let mut question = Vec::new();
+        append(&mut question, 0, NLM_F_DUMP, request);
+        send(&self.socket, &question, SendFlags::empty())?;
+        loop {
+            for answer in self.receive()? {
+                match answer.payload {
+                    NetlinkPayload::Done(_) => return Ok(()),
+                    NetlinkPayload::Error(error) => return Err(error.to_io()),
+                    NetlinkPayload::InnerMessage(answer) => take(&answer),
+                    _ => {}
                 }
             }
         }
-        Ok(found)
     }
 
     /// The ends that `questions` ask for, in their order; `None` for one that is not there, or no longer established.
@@ -185,7 +231,8 @@ impl Questions {
                 cookie: [0xff; 8],
             };
             let family = if both_v4 { AF_INET } else { AF_INET6 };
-            append(&mut bytes, number, 0, request(family, StateFlags::all(), id));
+            let request = request(family, StateFlags::all(), id);
+            append(&mut bytes, number, 0, SockDiagMessage::InetRequest(request));
         }
         Questions { bytes, ends }
     }
@@ -252,11 +299,11 @@ fn request(family: u8, states: StateFlags, socket_id: SocketId) -> InetRequest {
 }
 
 /// Adds a message, whose answer will have its `number`.
-fn append(bytes: &mut Vec<u8>, number: usize, flags: u16, request: InetRequest) {
+fn append(bytes: &mut Vec<u8>, number: usize, flags: u16, request: SockDiagMessage) {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | flags;
     header.sequence_number = number as u32;
-    let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
+    let mut message = NetlinkMessage::new(header, request.into());
     message.finalize();
     let start = bytes.len();
     bytes.resize(start + message.buffer_len(), 0);
