@@ -14,11 +14,13 @@ const SURE: f64 = 0.6;
 const LIKELY: f64 = 0.25;
 /// Goodput that grows by less than this share of the growth of clients has a limit.
 const LINEAR: f64 = 0.7;
+/// The same where most of the clients think.
+const NEARLY_LINEAR: f64 = 0.95;
 /// Up to so many at once is one at a time: one alone is not always served without any delay.
 const ONE: f64 = 1.5;
 /// A thread that is busy for so much of the time has no more to give.
 const WHOLE_THREAD: f64 = 0.9;
-/// A processor that is less busy is not what anybody waits for.
+/// A processor that is less busy is not what anybody waits for; nor is a thread on a core of its own.
 const AT_WORK: f64 = 0.5;
 /// Threads that compute for so much of the time beside the busiest one do its work, too.
 const BESIDE: f64 = 0.5;
@@ -115,8 +117,9 @@ struct Sweep<'r> {
     at_once: Option<f64>,
     /// How busy the processor is.
     processor: f64,
-    /// How many cores the service has.
+    /// How many cores the service has, and how many it uses.
     cores: f64,
+    used: f64,
     /// A gap between two answers, in milliseconds, that is no chance at the most clients, nor the time that answers take.
     long_gap_ms: f64,
     /// Whether clients wait although there are no more of them than are served at once.
@@ -267,9 +270,9 @@ impl Sweep<'_> {
     /// One thread has no more to give. On a busy machine it gets less of a core than it wants. Where others compute, too, all of them may only
     /// wait for a core.
     fn full_thread(&self) -> Option<Evidence> {
-        let grade = if self.computes() { Grade::Supported } else { Grade::Suspected };
+        let grade = if self.used >= AT_WORK { Grade::Supported } else { Grade::Suspected };
         let is_alone = self.high.computing < self.high.busiest_thread + BESIDE;
-        (self.high.busiest_thread >= WHOLE_THREAD && self.processor >= AT_LEAST && is_alone).then(|| {
+        (self.high.busiest_thread >= WHOLE_THREAD && self.used >= AT_LEAST && is_alone).then(|| {
             let seen = "one thread computes, or waits for a core, nearly all of the time";
             self.evidence(Limit::OneThread, grade, seen, None, None)
         })
@@ -294,7 +297,8 @@ impl Sweep<'_> {
         // Nobody accepts while those that do it compute, or wait for a core: all of them, or some workers of more cores.
         if place.limit == Limit::AcceptQueue {
             let workers = || self.evidence(Limit::Pool, Grade::Suspected, COMPUTE, count, None);
-            let some = || (self.high.busiest_thread >= WHOLE_THREAD).then(workers);
+            let may = self.high.busiest_thread >= WHOLE_THREAD && self.agrees(self.high.computing);
+            let some = || may.then(workers);
             let busy = self.full_thread().or_else(|| self.full_processor()).or_else(some);
             if busy.is_some() {
                 return busy;
@@ -396,7 +400,9 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
     let processors = known.iter().filter(|of| of.is_hard && of.limit != Some(Limit::Other));
     let busiest = processors.clone().max_by(|a, b| a.utilization.total_cmp(&b.utilization));
     let of_service = |of: &&Evidence| matches!(of.limit, Some(Limit::ServerCpu | Limit::ServerQuota));
-    let cores = processors.filter(of_service).map(|of| of.servers).fold(1.0, f64::max);
+    let own = processors.filter(of_service);
+    let cores = own.clone().map(|of| of.servers).fold(1.0, f64::max);
+    let used = own.map(|of| of.utilization * of.servers).reduce(f64::max);
     let sweep = Sweep {
         low: first.map(|(row, of)| (there(row), *of)),
         clients: last.level,
@@ -405,6 +411,7 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
         at_once,
         processor: busiest.map_or(0.0, |of| of.utilization),
         cores,
+        used: used.unwrap_or(busiest.map_or(0.0, |of| of.utilization)),
         long_gap_ms: (NO_CHANCE * 1e3 / last.rps()).max(alone_us.map_or(0.0, |us| LONGER * us / 1e3)),
         waits_early,
         linearity: first.map(|(row, _)| growth(row)),
@@ -415,7 +422,9 @@ pub(super) fn evidence(rows: &[Row], known: &[Evidence]) -> Option<Evidence> {
     // Of those that are added nearly all think: that the others are somewhere says nothing.
     let (level, fewest) = first.map_or((0.0, 0.0), |(row, _)| (f64::from(row.level), there(row)));
     if sweep.there - fewest < LIKELY * (f64::from(last.level) - level) {
-        return sweep.full_thread().or_else(|| sweep.full_processor());
+        let of_clients = first.map(|(row, _)| last.rps() / row.rps() * level / f64::from(last.level));
+        let has_limit = of_clients.is_some_and(|of| of < NEARLY_LINEAR);
+        return sweep.full_thread().or_else(|| sweep.full_processor()).filter(|_| has_limit);
     }
     // The place with the most clients; of two the one that is asked first.
     let likely = PLACES.iter().filter_map(|place| Some((sweep.growth(place.name), sweep.at(place)?)));

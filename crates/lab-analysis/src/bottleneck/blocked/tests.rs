@@ -532,8 +532,31 @@ fn clients_that_think_are_not_in_the_service() {
         load.think_secs = 0.05 * load.attempts as f64;
         trial.closed.gauges.insert("outside.computing".into(), 1.0);
     }
-    let bottleneck = findings(&all).workloads.remove(0).bottleneck;
-    assert_eq!(bottleneck.named.first().and_then(|of| of.limit), Some(Limit::OneThread));
+    let limit = |all: &Results| {
+        let bottleneck = findings(all).workloads.remove(0).bottleneck;
+        bottleneck.named.first().and_then(|of| of.limit)
+    };
+    assert_eq!(limit(&all), Some(Limit::OneThread));
+    // Beside it, all clients are served as one is: it computes for nobody.
+    let load = all.trials[1].load.as_mut().unwrap();
+    (load.goodput_rps, load.attempts, load.successes) = (1250.0, 1250, 1250);
+    (load.latency.count, load.latency.us_mean, load.think_secs) = (1250, 1.2e3, 0.05 * 1250.0);
+    assert_eq!(limit(&all), None);
+}
+
+/// Of eight cores it uses an eighth, and it was a lock.
+#[test]
+fn one_thread_is_one_on_any_number_of_cores() {
+    for cores in [1.0, 2.0, 4.0, 8.0] {
+        let mut all = results(&[(1, 900.0, 1.0, &[]), (64, 990.0, 64.0, &[])], 1.0, 0.8);
+        all.resources[0].servers = cores;
+        for trial in &mut all.trials {
+            trial.closed.gauges.insert("outside.computing".into(), 1.0);
+        }
+        let bottleneck = findings(&all).workloads.remove(0).bottleneck;
+        let found = (bottleneck.grade, bottleneck.named.first().and_then(|of| of.limit));
+        assert_eq!(found, (Grade::Supported, Some(Limit::OneThread)), "{cores}");
+    }
 }
 
 /// Fewer than fit into a pool were served because the others thought, and it was a lock.

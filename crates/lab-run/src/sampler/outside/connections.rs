@@ -3,6 +3,7 @@
 use crate::sampler::sockets::diag::{Socket, UnixSocket};
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::net::SocketAddr;
 
 /// For so many milliseconds no connection was sent anything, although answers were due.
 const SILENT_MS: [(u32, &str); 5] =
@@ -28,16 +29,22 @@ pub(super) fn connections(sockets: &[Socket], port: u16, own: &HashSet<u32>) -> 
     seen
 }
 
-/// Removes connections of the service to itself, as those of a proxy to the program behind it: neither end is of `port`, and one is of
-/// another listener of its own. What is not accepted yet is of no process.
+/// Removes connections of the service to itself, as those of a proxy to the program behind it: neither end is of `port`, and both are its
+/// own, or one is of another listener of its own. What is not accepted yet is of no process.
 pub(super) fn remove_inner(sockets: &mut Vec<Socket>, port: u16, own: &HashSet<u32>) {
-    let is_own = |of: &&Socket| own.contains(&of.inode) && of.is_listener && of.local.port() != port;
-    let ports: HashSet<u16> = sockets.iter().filter(is_own).map(|of| of.local.port()).collect();
+    let (listeners, ends): (Vec<&Socket>, Vec<&Socket>) =
+        sockets.iter().filter(|of| own.contains(&of.inode)).partition(|of| of.is_listener);
+    let ports: HashSet<u16> =
+        listeners.iter().map(|of| of.local.port()).filter(|other| *other != port).collect();
+    let ends: HashSet<SocketAddr> = ends.iter().map(|of| of.local).collect();
     let is_of_service = |of: &Socket| of.local.port() == port || of.peer.port() == port;
-    let is_here = |of: &Socket| of.local.ip() == of.peer.ip();
+    let is_here = |of: &Socket| {
+        of.local.ip() == of.peer.ip() || of.local.ip().is_loopback() && of.peer.ip().is_loopback()
+    };
     let is_to_own =
         |of: &Socket| ports.contains(&of.local.port()) || is_here(of) && ports.contains(&of.peer.port());
-    sockets.retain(|of| of.is_listener || is_of_service(of) || !is_to_own(of));
+    let is_own = |of: &Socket| ends.contains(&of.local) && ends.contains(&of.peer);
+    sockets.retain(|of| of.is_listener || is_of_service(of) || !is_to_own(of) && !is_own(of));
 }
 
 /// Of the Unix sockets of the service, whose open ones are `own`, those whose other end is that of another service.
@@ -111,7 +118,6 @@ fn overflows(netstat: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::SocketAddr;
 
     fn socket(port: u16) -> Socket {
         let [local, peer] = [port, 0].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
@@ -158,9 +164,11 @@ mod tests {
             between(0, 81, 50_002),
             between(7, 50_003, 5432), // to another service
             between(90, 5432, 50_003),
+            between(9, 50_005, 82), // whose listener was closed
+            between(10, 82, 50_005),
             between(8, 50_004, 80), // a check of its own
         ];
-        remove_inner(&mut sockets, 80, &(1..9).collect());
+        remove_inner(&mut sockets, 80, &(1..11).collect());
         let left: Vec<u32> = sockets.iter().map(|of| of.inode).collect();
         assert_eq!(left, [1, 2, 3, 7, 90, 8]);
     }

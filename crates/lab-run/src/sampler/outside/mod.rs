@@ -114,8 +114,12 @@ fn watch(root: u32, port: u16, seen: &Foreground<Observed>) {
         let by_inode: HashMap<u32, &Socket> = sockets.iter().map(|of| (of.inode, of)).collect();
         // Few services wait at Unix sockets.
         let unix = LazyCell::new(|| {
-            let sockets = source.as_mut().and_then(|source| source.unix().ok()).unwrap_or_default();
-            connections::leaving(&sockets, &files.inodes)
+            let asked = source.as_mut().map(Source::unix);
+            if matches!(asked, Some(Err(_))) {
+                // What is left of a broken answer is not that to the next question.
+                source = Source::open().ok();
+            }
+            connections::leaving(&asked.and_then(Result::ok).unwrap_or_default(), &files.inodes)
         });
         let leaves = |inode: u32| unix.contains(&inode);
         let (mut counts, mut may_read) = (BTreeMap::<&str, f64>::new(), false);
