@@ -3,7 +3,7 @@
 //! A figure is a row of [`FIGURES`]. Nothing is concluded from them here; they are printed.
 
 use Group::{Databases, Disk, Pressure, Processes};
-use How::{Gauge, Growth, PerAttempt, PerSecond, Share};
+use How::{Gauge, Growth, HeldBack, PerAttempt, PerSecond, Share};
 use kv::proto::LoadReport;
 use lab_data::results::{Reading, Run, Trial};
 use serde::Serialize;
@@ -45,9 +45,11 @@ pub enum How {
     /// Growth of a counter over the time between the readings, times a unit. Of seconds in a state that is the mean
     /// number in it.
     PerSecond(f64),
-    /// Growth of a counter of seconds over the time between the readings, in per cent; at most 100, where several cores are summed,
-    /// or a reading takes a while.
+    /// Growth of a counter of seconds over the time between the readings, in per cent; at most 100, where a reading takes a while.
     Share,
+    /// The same of a counter that the kernel sums over the cores: over the cores that the part then had or wanted, which are what its
+    /// processor time and this counter are together.
+    HeldBack,
     /// Growth of a counter over the attempts of the window.
     PerAttempt,
     /// Growth of a counter.
@@ -103,7 +105,7 @@ pub const FIGURES: &[Figure] = &[
     figure("sampling_percent_of_core", Processes, "sampling by the lab", "% of a core", "*.cost_secs", SHARE),
     figure("pressure_some_percent", Pressure, "some thread waited", "% of the time", "*.some_secs", Share),
     figure("pressure_all_percent", Pressure, "all threads waited", "% of the time", "*.full_secs", Share),
-    figure("throttled_percent", Pressure, "throttled", "% of the time", "*.throttled_secs", Share),
+    figure("throttled_percent", Pressure, "throttled", "% of the time", "*.throttled_secs", HeldBack),
 ];
 
 const fn figure(
@@ -164,6 +166,11 @@ fn value(how: How, trial: &Trial, load: &LoadReport, name: &str) -> Option<f64> 
     Some(match how {
         PerSecond(unit) => trial.per_sec(name)? * unit,
         Share => (trial.per_sec(name)? * 100.0).min(100.0),
+        HeldBack => {
+            let held = trial.per_sec(name)?;
+            let ran = trial.per_sec(&name.replace("throttled_secs", "cpu_secs")).unwrap_or(0.0);
+            held / (held + ran).max(1.0) * 100.0
+        }
         PerAttempt => trial.per_sec(name)? * trial.elapsed_secs / load.attempts as f64,
         Growth => trial.growth(name)?,
         Gauge => (gauge(&trial.opened)? + gauge(&trial.closed)?) / 2.0,
@@ -181,22 +188,25 @@ mod tests {
     use lab_data::results::Trial;
     use lab_data::simulated::tests::{model, sweep};
 
-    /// The kernel sums it over the cores: of three cores it was 150 % of the time.
+    /// The kernel sums it over the cores.
     #[test]
-    fn nobody_is_throttled_for_more_than_all_of_the_time() {
-        let throttled = |secs: f64| {
+    fn held_back_by_a_quota_is_a_share_of_the_time_whatever_the_cores() {
+        // How many cores the part was held back from, and ran on.
+        let throttled = |held: f64, ran: f64| {
             let mut results = sweep(&model("cpu 1 =1ms"), &["w"], &[4], 1, "2s");
-            let Trial { opened, closed, .. } = &mut results.trials[0];
-            opened.counters.insert("server.throttled_secs".into(), 0.0);
-            closed.counters.insert("server.throttled_secs".into(), secs);
-            findings(&results).workloads[0].rows[0]
-                .figures
-                .clone()
-                .into_iter()
-                .map(|of| (of.figure, of.value))
-                .collect::<Vec<_>>()
+            let Trial { opened, closed, elapsed_secs, .. } = &mut results.trials[0];
+            for (counter, cores) in [("server.throttled_secs", held), ("server.cpu_secs", ran)] {
+                opened.counters.insert(counter.into(), 0.0);
+                closed.counters.insert(counter.into(), cores * *elapsed_secs);
+            }
+            let figures = &findings(&results).workloads[0].rows[0].figures;
+            figures.iter().find(|of| of.figure == "throttled_percent").unwrap().value.round()
         };
-        assert_eq!(throttled(3.0), [("throttled_percent", 100.0)]);
-        assert_eq!(throttled(1.0), [("throttled_percent", 50.0)]);
+        // One thread, of which a quota of half a core leaves half; then one that seldom has work.
+        assert_eq!(throttled(0.5, 0.5), 50.0);
+        assert_eq!(throttled(0.1, 0.1), 10.0);
+        // Five threads and a quota of four cores; eight, and of two.
+        assert_eq!(throttled(1.0, 4.0), 20.0);
+        assert_eq!(throttled(6.0, 2.0), 75.0);
     }
 }
