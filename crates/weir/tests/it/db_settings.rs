@@ -1,13 +1,9 @@
 //! Databases whose administrator has set them up differently: what weir promises does not depend on it.
 
-use crate::support::{Server, mariadb, postgres, until};
+use crate::support::{Server, block_on, mariadb, postgres, until};
 use kv::Key;
 use lab_run::harness::DatabaseServer;
 use store::{self, Part, contract};
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
-}
 
 /// Reads its configuration again, and sessions with it: a commit that was acknowledged was not flushed any more.
 #[test]

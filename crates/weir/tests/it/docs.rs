@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A part of a command, what the test puts there instead, and why; where that is nothing, the command is not run.
 const INSTEAD: &[(&str, &str, &str)] = &[
@@ -264,7 +264,7 @@ fn check(path: &str) {
         // What runs in the background says when it is ready.
         let deadline = Instant::now() + PATIENCE;
         while changed.ends_with('&') && !have_shape(&lines, &shape) && Instant::now() < deadline {
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
             lines = not_blank(&shell.output(&file));
         }
         let fails = shape.last().is_some_and(|line| line.starts_with("error: "));

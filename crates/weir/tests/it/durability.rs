@@ -1,7 +1,7 @@
 //! What is acknowledged is there afterwards: servers killed and databases stopped under load.
 
 use crate::register::{Register, Seen};
-use crate::support::{Server, is_long, mariadb, postgres};
+use crate::support::{Server, is_long, mariadb, postgres, until};
 use lab_run::harness::DatabaseServer;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +17,15 @@ fn registers(server: &Server) -> Vec<Vec<Register>> {
             (0..KEYS_PER_WRITER).map(|key| Register::new(&name(writer, key), server.address)).collect()
         })
         .collect()
+}
+
+/// Ends the threads of a scope, also where a test fails: the scope waits for them.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Writes everywhere at once and kills the server in the middle of it.
@@ -40,11 +49,9 @@ fn write_until_killed(server: Server, registers: &mut [Vec<Register>], round: us
                 }
             });
         }
-        while acknowledged.load(Ordering::Relaxed) < enough {
-            thread::yield_now();
-        }
+        let _ends = Ends(&killed);
+        until("enough is acknowledged", || acknowledged.load(Ordering::Relaxed) >= enough);
         server.kill();
-        killed.store(true, Ordering::Relaxed);
     });
 }
 
@@ -137,13 +144,10 @@ fn check_outages(mut database: DatabaseServer) {
                     }
                 });
             }
+            let _ends = Ends(&ended);
             let wait_for = |counter: &AtomicU64, more: u64| {
                 let enough = counter.load(Ordering::Relaxed) + more;
-                let deadline = std::time::Instant::now() + crate::support::PATIENCE;
-                while counter.load(Ordering::Relaxed) < enough {
-                    assert!(std::time::Instant::now() < deadline, "service does not resume");
-                    thread::yield_now();
-                }
+                until("service resumes", || counter.load(Ordering::Relaxed) >= enough);
             };
             wait_for(&acknowledged, 200);
             if stop_gently {
@@ -154,7 +158,6 @@ fn check_outages(mut database: DatabaseServer) {
             wait_for(&refused, 200);
             database.restart().unwrap();
             wait_for(&acknowledged, 200);
-            ended.store(true, Ordering::Relaxed);
         });
     }
     let mut seen = Seen::default();

@@ -3,7 +3,7 @@
 use super::linearizability::Forwarder;
 use super::load::{plan, run_until};
 use crate::register::{Register, Seen};
-use crate::support::{Server, is_long, postgres, until, weir};
+use crate::support::{Server, block_on, is_long, postgres, until, weir};
 use kv::proto::LinearizabilityReport;
 use lab_run::harness::{Cluster, DatabaseOptions, DatabaseServer};
 use load::{Check, Plan};
@@ -297,7 +297,7 @@ fn a_session_with_another_server_than_the_owners_is_refused() {
     let (one, other) = (postgres(), postgres());
     let address = |of: &DatabaseServer| of.url().split(['@', '/']).nth(3).unwrap().parse().unwrap();
     let forwarder = Forwarder::start(address(&one));
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    block_on(async {
         let _of_other = store::open(&other.url()).unwrap().acquire(Part::WHOLE).await.unwrap();
         let store = store::open(&format!("postgres://weir@{}/postgres", forwarder.address)).unwrap();
         let lease = store.acquire(Part::WHOLE).await.unwrap();

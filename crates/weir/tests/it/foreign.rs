@@ -1,6 +1,6 @@
 //! `weir lab --command`: what limits small services in other languages, of which the lab knows nothing.
 
-use crate::support::{PATIENCE, free_address, python};
+use crate::support::{PATIENCE, free_address, python, until};
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
@@ -107,11 +107,7 @@ fn another_service_behind_it_is_named() {
     let script = Path::new(SERVICES).join("limits.py");
     let behind = Command::new(python("python3")).arg(&script).args(["behind", &port]).spawn().unwrap();
     let _behind = Killed(behind);
-    let begun = Instant::now();
-    while TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
-        assert!(begun.elapsed() < PATIENCE);
-        std::thread::yield_now();
-    }
+    until("it listens", || TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
     let said = limit(&format!("{} {}", python("python3").display(), script.display()), "downstream", &port);
     assert!(said.contains("downstream service, "), "{said}");
 }

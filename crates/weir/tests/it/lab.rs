@@ -388,6 +388,7 @@ fn interrupt(before: &[&str], signal: Signal) -> String {
             break generator;
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "no generator was started");
+        thread::sleep(Duration::from_millis(1));
     };
     let status = fs::read_to_string(format!("/proc/{}/status", lab.id())).unwrap();
     // As `timeout` sends it, to the process and to its group: still the first one, if it has not ended.

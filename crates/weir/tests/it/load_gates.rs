@@ -2,7 +2,7 @@
 
 use super::any_url::Service;
 use super::load::{Reply, Server, status, weir_load};
-use super::support::{PATIENCE, free_address, until, weir};
+use super::support::{free_address, until, weir};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
@@ -88,8 +88,7 @@ fn ended(mut child: Child) -> (Option<i32>, String) {
 /// Reads lines of its standard error until one begins so.
 fn wait_for(child: &mut Child, begin: &str) {
     let mut lines = BufReader::new(child.stderr.as_mut().unwrap()).lines();
-    let begun = Instant::now();
-    until(begin, || lines.next().unwrap().unwrap().starts_with(begin) || begun.elapsed() > PATIENCE);
+    until(begin, || lines.next().unwrap().unwrap().starts_with(begin));
 }
 
 #[test]
@@ -314,9 +313,10 @@ fn a_server_that_refuses_what_is_too_much_is_the_limit_and_not_the_generator() {
     assert!(found["holds_rps"].as_f64().is_none_or(|rps| rps <= 450.0), "{text}");
     assert_eq!(found["conditions"], "p99 < 1.00 s, errors < 1.00 %");
     let rates = found["rates"].as_array().unwrap();
-    // The limit is near 400: below, a stall of this machine may have made the generator late.
+    // The limit is near 400. A stall of this machine may make the generator late in one try.
     let mut high = rates.iter().filter(|rate| rate["rate_rps"].as_f64() >= Some(400.0)).peekable();
-    assert!(high.peek().is_some() && high.all(|rate| rate["spoiled"] == 0), "{text}");
+    let is_limit = |rate: &serde_json::Value| rate["failed"].as_u64() > rate["spoiled"].as_u64();
+    assert!(high.peek().is_some() && high.all(is_limit), "{text}");
     assert!(text.contains("  breaks\n"), "{text}");
 }
 

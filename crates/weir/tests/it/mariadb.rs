@@ -1,8 +1,8 @@
 //! Batches of writes over MariaDB: one packet with its commit, and what reads see of them meanwhile.
 
 use crate::postgres::{begin_put, check_dropped, check_fails, check_names, is_given_up};
-use crate::stores::{ask, block_on, put, value_of, waiting_in_mariadb};
-use crate::support::{Client, Server, mariadb, mariadb_version, mariadb_with, weir};
+use crate::stores::{ask, put, value_of, waiting_in_mariadb};
+use crate::support::{Client, Server, block_on, mariadb, mariadb_version, mariadb_with, weir};
 use kv::{Timestamp, Version};
 use mysql_async::prelude::Queryable;
 use store::{self, Found, Kind, Listing, Part};

@@ -139,21 +139,21 @@ fn what_a_server_can_do_is_sent_as_it_was_asked_for() {
                 clients: 8,
                 threads,
                 warmup: Duration::from_millis(250),
-                window: Duration::from_millis(1000),
+                // Over capacity is a tenth that is not sent: a machine that stalls at the end keeps 300 ms of it from being sent.
+                window: Duration::from_secs(3),
                 pacing: open(400.0, arrivals),
                 ..plan(server.address, "get_popular")
             });
             let schedule = report.schedule.as_ref().unwrap();
-            // A machine that stalls at the end of the window keeps some from being sent in it.
             assert!(schedule.sent <= schedule.due && !schedule.over_capacity, "{schedule:?}");
             match arrivals {
-                Arrivals::Constant => assert_eq!(schedule.due, 400),
+                Arrivals::Constant => assert_eq!(schedule.due, 1200),
                 // Five standard deviations.
-                Arrivals::Poisson => assert!((300..500).contains(&schedule.due), "{schedule:?}"),
+                Arrivals::Poisson => assert!((1025..1375).contains(&schedule.due), "{schedule:?}"),
             }
             assert!(report.little_residual().unwrap().abs() < 0.001, "{report:?}");
             let told: u64 = report.seconds.iter().map(|second| second.attempts).sum();
-            assert_eq!((report.seconds.len(), told), (1, report.attempts));
+            assert_eq!((report.seconds.len(), told), (3, report.attempts));
         }
     }
 }

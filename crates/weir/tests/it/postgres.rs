@@ -1,7 +1,9 @@
 //! PostgreSQL while other programs work with its tables, and when it lets nobody wait.
 
-use crate::stores::{acquire_from, block_on, put};
-use crate::support::{Answer, Client, PATIENCE, Server, postgres, postgres_with, until, weir};
+use crate::stores::put;
+use crate::support::{
+    Answer, Client, PATIENCE, Server, acquire_from, block_on, postgres, postgres_with, runtime, until, weir,
+};
 use crate::user_table::{acquire, check_refused};
 use kv::Version;
 use lab_run::harness::DatabaseServer;
@@ -17,8 +19,7 @@ pub(crate) struct OtherProgram {
 
 impl OtherProgram {
     pub(crate) fn begin(postgres: &DatabaseServer, statement: &str) -> OtherProgram {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.unwrap();
+        let runtime = runtime();
         let client = runtime.block_on(async {
             let (client, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.unwrap();
             tokio::spawn(connection);
@@ -169,7 +170,7 @@ fn a_session_of_an_earlier_server_is_ended_whatever_limit_statements_have() {
         let mut session = store.connect(lease.epoch).await.unwrap();
         let first = lease.epoch;
         drop(lease);
-        assert_eq!(acquire_from(store.as_ref()).await.epoch, first + 1);
+        assert_eq!(acquire_from(store.as_ref()).await.unwrap().epoch, first + 1);
         let ended = session.events(0).await.unwrap_err();
         assert_eq!(ended.kind(), Kind::Unavailable, "{ended}");
     });
@@ -365,7 +366,7 @@ fn a_read_only_postgres_and_a_locked_row_are_told_with_what_helps() {
     for (parameters, table) in [("", "weir_kv"), ("?table=things&key=name&value=body", "things")] {
         block_on(async {
             let store = store::open(&format!("{}{parameters}", postgres.url())).unwrap();
-            let lease = acquire_from(store.as_ref()).await;
+            let lease = acquire_from(store.as_ref()).await.unwrap();
             let mut session = store.connect(lease.epoch).await.unwrap();
             let version = Version::first_of(lease.epoch).0;
             session.write(&[put("a", b"old", version)]).await.unwrap();

@@ -5,6 +5,7 @@
 
 use crate::support::Client;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 pub(crate) struct Register {
     path: String,
@@ -134,7 +135,7 @@ impl Register {
                 return Err(format!("{}: no answer", self.path));
             }
             self.read()?;
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
     }

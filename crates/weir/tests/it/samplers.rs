@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
 const CLIENTS: usize = 8;
@@ -39,7 +39,7 @@ fn read_until(samplers: &mut Samplers, enough: impl Fn(&Reading) -> bool) -> Rea
             return reading;
         }
         assert!(Instant::now() < deadline, "{reading:?}");
-        thread::yield_now();
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Two servers over one store: the second one stands by, takes over, and what the first one has in its cache is never stale.
 
-use crate::support::{Client, PATIENCE, Server, is_long, mariadb, postgres, until};
+use crate::support::{Client, PATIENCE, Server, acquire_from, block_on, is_long, mariadb, postgres, until};
 use kv::Key;
 use lab_run::harness::DatabaseServer;
 use rustix::process::Signal;
@@ -285,17 +285,12 @@ fn check_paused(database: &DatabaseServer, end_sessions: fn(&DatabaseServer)) {
 #[test]
 fn a_session_with_mariadb_read_on_when_another_server_owned_the_store() {
     let mariadb = mariadb();
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    block_on(async {
         let store = store::open(&mariadb.url()).unwrap();
         let first = store.acquire(Part::WHOLE).await.unwrap();
         let mut late = store.connect(first.epoch).await.unwrap();
         drop(first);
-        let _second = loop {
-            match store.acquire(Part::WHOLE).await {
-                Ok(lease) => break lease,
-                Err(error) => assert!(error.kind().is_taken(), "{error}"),
-            }
-        };
+        let _second = acquire_from(store.as_ref()).await.unwrap();
         // The second one may serve two seconds from now.
         let (key, deadline) = ([Key::new(b"a").unwrap()], Instant::now() + PATIENCE);
         let refused = loop {

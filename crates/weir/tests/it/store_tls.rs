@@ -1,6 +1,6 @@
 //! TLS to databases, and their passwords: real servers with certificates made here.
 
-use crate::support::{Client, Server, mariadb_with, postgres_with, until, weir};
+use crate::support::{Client, Server, acquire_from, mariadb_with, postgres_with, runtime, until, weir};
 use lab_run::harness::DatabaseServer;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::fs;
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use store::{self, Kind, Part};
+use store::{self, Kind};
 use tempfile::TempDir;
 
 /// Certificates in a directory that database servers can read: of two authorities, a server called `localhost`, and clients.
@@ -117,16 +117,8 @@ fn url_for(server: &DatabaseServer, login: &str, host: &str, parameters: &str) -
 
 /// Takes the store and asks something while it is held.
 fn taken<T>(url: &str, ask: impl FnOnce() -> T) -> Result<T, store::Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let store = store::open(url)?;
-    let lease = loop {
-        match runtime.block_on(store.acquire(Part::WHOLE)) {
-            // The one before has only just gone.
-            Err(error) if error.kind().is_taken() || error.to_string().contains("is given twice") => {}
-            Err(error) => return Err(error),
-            Ok(lease) => break lease,
-        }
-    };
+    let (runtime, store) = (runtime(), store::open(url)?);
+    let lease = runtime.block_on(acquire_from(store.as_ref()))?;
     let answer = ask();
     drop(lease);
     Ok(answer)

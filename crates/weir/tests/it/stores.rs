@@ -1,6 +1,8 @@
 //! The stores against the real servers: the contract, ownership, and what a dead predecessor may not do.
 
-use crate::support::{Client, Server, mariadb, mariadb_with, postgres, until, weir};
+use crate::support::{
+    Client, PATIENCE, Server, acquire_from, block_on, mariadb, mariadb_with, postgres, runtime, until, weir,
+};
 use kv::{Change, Key, Row, Timestamp, Version, Write};
 use lab_data::experiment::Engine;
 use lab_run::harness::{DatabaseOptions, DatabaseServer};
@@ -9,16 +11,8 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use store::{self, EventBlock, Found, Kind, Lease, Part, Session, Store, contract};
+use store::{self, EventBlock, Found, Kind, Part, Session, Store, contract};
 use tokio::runtime::Runtime;
-
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
-    runtime().block_on(work)
-}
 
 #[test]
 fn postgres_keeps_the_contract() {
@@ -163,7 +157,7 @@ fn check_stale_writer<B: Blocker>(database: &DatabaseServer, hold_rows: impl FnO
             )
             .unwrap();
     }
-    let deadline = Instant::now() + crate::support::PATIENCE;
+    let deadline = Instant::now() + PATIENCE;
     while blocker.waiting() == 0 {
         assert!(Instant::now() < deadline, "the write never reached the database");
     }
@@ -200,17 +194,6 @@ pub(crate) async fn value_of(session: &mut dyn Session, name: &str) -> Option<Ve
     rows[0].as_ref().map(|row| row.value().to_vec())
 }
 
-/// Acquires a store whose last holder has only just gone.
-pub(crate) async fn acquire_from(store: &dyn Store) -> Lease {
-    loop {
-        match store.acquire(Part::WHOLE).await {
-            Ok(lease) => return lease,
-            Err(error) if error.kind().is_taken() || error.to_string().contains("is given twice") => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
 /// The row in `weir_owner` is what keeps an earlier lease's writes out, whether its connections live or not.
 #[test]
 fn a_session_in_mariadb_that_outlived_its_claim_writes_nothing() {
@@ -222,7 +205,7 @@ fn a_session_in_mariadb_that_outlived_its_claim_writes_nothing() {
         let version = Version::first_of(first.epoch).0;
         late.write(&[put("a", b"old", version + 1)]).await.unwrap();
         drop(first);
-        let second = acquire_from(store.as_ref()).await;
+        let second = acquire_from(store.as_ref()).await.unwrap();
         for late_writes in [
             vec![put("a", b"late", version + 2)],
             vec![put("a", b"late", version + 3), put("b", b"", version + 4)],
@@ -250,9 +233,12 @@ fn a_claim_of_mariadb_outlasts_a_write_that_is_under_way() {
         let mut somebody = mysql_async::Conn::from_url(&mariadb.url()).await.unwrap();
         somebody.query_drop("START TRANSACTION; SELECT * FROM weir_kv FOR UPDATE").await.unwrap();
         let under_way = tokio::spawn(async move { late.write(&[put("a", b"late", version + 2)]).await });
-        while waiting_in_mariadb(&mut somebody).await == 0 {}
+        let deadline = Instant::now() + PATIENCE;
+        while waiting_in_mariadb(&mut somebody).await == 0 {
+            assert!(Instant::now() < deadline, "the write never reached the database");
+        }
         drop(first);
-        let second = acquire_from(store.as_ref()).await;
+        let second = acquire_from(store.as_ref()).await.unwrap();
         somebody.query_drop("COMMIT").await.unwrap();
         // Its commit was sent with it, and its connection is gone.
         let ended = under_way.await.unwrap().unwrap_err();
@@ -276,7 +262,7 @@ fn a_claim_of_mariadb_ends_a_write_that_stopped_in_the_middle() {
         let middle = "START TRANSACTION; SELECT epoch FROM weir_owner LOCK IN SHARE MODE;
             INSERT INTO weir_kv VALUES ('a', 'ghost', '', 1, '', NULL)";
         stopped.query_drop(middle).await.unwrap();
-        let lease = acquire_from(store.as_ref()).await;
+        let lease = acquire_from(store.as_ref()).await.unwrap();
         assert!(stopped.query_drop("COMMIT").await.is_err());
         let mut session = store.connect(lease.epoch).await.unwrap();
         assert_eq!(value_of(session.as_mut(), "a").await, None);
@@ -297,7 +283,7 @@ fn the_end_of_the_owners_connection_to_mariadb_is_noticed() {
         let owner: u64 = somebody.query_first(owner).await.unwrap().unwrap();
         somebody.query_drop(format!("KILL {owner}")).await.unwrap();
         let noticed = async { while held.confirm().await.is_ok() {} };
-        tokio::time::timeout(crate::support::PATIENCE, noticed).await.unwrap();
+        tokio::time::timeout(PATIENCE, noticed).await.unwrap();
     });
 }
 
@@ -568,17 +554,9 @@ fn columns_of_other_types_in_mariadb_are_errors() {
 }
 
 async fn check_refused_owner(store: &dyn Store) {
-    loop {
-        match store.acquire(Part::WHOLE).await.map(|lease| lease.epoch) {
-            Err(taken) if taken.kind().is_taken() => {}
-            refused => {
-                let refused = refused.unwrap_err();
-                assert_eq!(refused.kind(), Kind::Config, "{refused}");
-                assert!(refused.to_string().contains("is not as weir makes it"), "{refused}");
-                return;
-            }
-        }
-    }
+    let refused = acquire_from(store).await.map(|lease| lease.epoch).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Config, "{refused}");
+    assert!(refused.to_string().contains("is not as weir makes it"), "{refused}");
 }
 
 #[test]

@@ -11,7 +11,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Once};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use store::{Lease, Part, Store};
+use tokio::runtime::{Builder, Runtime};
 
 /// Longer than anything here takes on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -167,10 +169,33 @@ impl Drop for Load {
 
 /// Tries again until it holds.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = Instant::now() + PATIENCE;
     while !holds() {
-        assert!(std::time::Instant::now() < deadline, "it never came to this: {what}");
-        std::thread::yield_now();
+        assert!(Instant::now() < deadline, "it never came to this: {what}");
+        // What is waited for needs the processors.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
+    runtime().block_on(work)
+}
+
+/// Acquires a store whose last holder may have only just gone.
+pub(crate) async fn acquire_from(store: &dyn Store) -> Result<Lease, store::Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match store.acquire(Part::WHOLE).await {
+            Err(error) if error.kind().is_taken() || error.to_string().contains("is given twice") => {
+                assert!(Instant::now() < deadline, "{error}");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            done => return done,
+        }
     }
 }
 

@@ -1,17 +1,14 @@
 //! Tables that others made, served as they are: what stands in them, what others write meanwhile, and what cannot work.
 
 use crate::support::{
-    Answer, Client, PATIENCE, Server, mariadb, mariadb_version, mariadb_with, postgres, until, weir,
+    Answer, Client, PATIENCE, Server, acquire_from, block_on, mariadb, mariadb_version, mariadb_with,
+    postgres, until, weir,
 };
 use lab_run::harness::DatabaseServer;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use store::{self, EventBlock, Kind, Part, contract};
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
-}
 
 pub(crate) fn url_of(database: &DatabaseServer, table: &str) -> String {
     format!("{}?table={table}&key=name&value=body", database.url())
@@ -610,12 +607,7 @@ fn a_table_that_cannot_work_is_refused_with_a_remedy() {
 /// Acquires a store whose last holder may have only just gone; its time, in milliseconds.
 pub(crate) fn acquire(url: &str) -> Result<u64, store::Error> {
     let store = store::open(url)?;
-    loop {
-        match block_on(async { store.acquire(Part::WHOLE).await.map(|lease| lease.now.0) }) {
-            Err(error) if error.kind().is_taken() || error.to_string().contains("is given twice") => {}
-            done => return done,
-        }
-    }
+    block_on(async { acquire_from(store.as_ref()).await.map(|lease| lease.now.0) })
 }
 
 pub(crate) fn check_refused(url: &str, parts: &[&str]) {

@@ -2,15 +2,11 @@
 
 use super::user_table::{acquire, check_refused, etag, put_if, served, url_of};
 use crate::postgres::WAITING;
-use crate::support::{PATIENCE, Server, mariadb, postgres, until, weir};
+use crate::support::{PATIENCE, Server, block_on, mariadb, postgres, runtime, until, weir};
 use kv::{Change, Key, Row, Version, Write};
 use lab_run::harness::DatabaseServer;
 use std::time::Instant;
 use store::{Kind, Part};
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
-}
 
 /// A write that was repeated was "done" before, and nothing was written: it was done to rows that are served no more.
 #[test]
@@ -96,7 +92,9 @@ fn what_another_program_makes_meanwhile_is_not_replaced() {
         let put =
             "PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\nContent-Length: 4\r\n\r\nours";
         client.send(put.as_bytes()).unwrap();
+        let deadline = Instant::now() + PATIENCE;
         while other.query(WAITING, &[]).await.unwrap().is_empty() {
+            assert!(Instant::now() < deadline, "the write never reached the database");
             // In a transaction it is the same all the time.
             other.batch_execute("SELECT pg_stat_clear_snapshot()").await.unwrap();
         }
@@ -249,7 +247,7 @@ fn a_write_to_a_session_that_had_ended_was_unknown() {
         // One may have been on its way.
         while !session.write(&write).await.is_err_and(|error| error.kind() == Kind::Unavailable) {
             assert!(Instant::now() < deadline, "it is still unknown");
-            tokio::task::yield_now().await;
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
     });
 }
@@ -300,7 +298,7 @@ fn a_write_without_a_condition_replaces_what_changed_since_it_was_read() {
         database.ask("CREATE TABLE numbers (name int PRIMARY KEY, body varchar(9))").unwrap();
         let store = store::open(&url_of(database, "numbers")).unwrap();
         let keys = [Key::new(b"7").unwrap()];
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = runtime();
         let lease = runtime.block_on(store.acquire(Part::WHOLE)).unwrap();
         let mut session = runtime.block_on(store.connect(lease.epoch)).unwrap();
         for (by, expected) in [(&[][..], Ok(())), (&keys, Err(Kind::Retry))] {
