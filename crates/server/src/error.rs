@@ -43,7 +43,9 @@ struct Problem<'f> {
     code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<&'static str>,
-    /// Lines of batches have no header.
+    // Lines of batches have no header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<&'f str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_status: Option<&'f str>,
 }
@@ -86,6 +88,7 @@ impl Failure {
     }
 
     pub(super) fn body(&self) -> Vec<u8> {
+        let header = |of: &str| self.headers.iter().find(|(name, _)| *name == of).map(|(_, value)| &**value);
         let problem = Problem {
             kind: "about:blank",
             title: response::reason(self.status),
@@ -93,7 +96,8 @@ impl Failure {
             detail: &self.detail,
             code: self.code,
             outcome: self.outcome.map(Outcome::name),
-            cache_status: self.headers.iter().find(|(name, _)| *name == "Cache-Status").map(|(_, of)| &**of),
+            etag: header("ETag"),
+            cache_status: header("Cache-Status"),
         };
         // Strings and numbers cannot fail to serialize.
         let mut body = serde_json::to_vec(&problem).unwrap_or_default();
@@ -224,7 +228,7 @@ mod tests {
         assert_eq!(
             String::from_utf8(body).unwrap(),
             "{\"type\":\"about:blank\",\"title\":\"Precondition Failed\",\"status\":412,\"detail\":\"the key has version 7\",\
-             \"code\":\"precondition_failed\",\"outcome\":\"not-applied\"}\n"
+             \"code\":\"precondition_failed\",\"outcome\":\"not-applied\",\"etag\":\"\\\"7\\\"\"}\n"
         );
     }
 

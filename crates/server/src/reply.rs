@@ -236,6 +236,7 @@ pub(super) fn write_without_tls(output: &mut Vec<u8>) {
     let body = "this port speaks HTTPS only; ask for https:// in place of http://\n";
     start(output, 400, &Request::unparsed(&[], Instant::now()), false)
         .field("Content-Type", TEXT.as_bytes())
+        .field("Weir-Outcome", kv::Outcome::NotApplied.name().as_bytes())
         .lines(NO_CACHE)
         .end_with_length(body.len() as u64);
     output.extend_from_slice(body.as_bytes());

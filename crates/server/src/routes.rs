@@ -76,7 +76,8 @@ pub(super) fn route<'k>(head: &Head<'_, 'k>, scratch: &'k mut Vec<u8>) -> Result
         let is_touch = head.method == Method::Post && query.is_some_and(|query| TOUCH.contains(&query));
         if query.is_some() && !is_touch {
             if matches!(head.method, Method::Options | Method::Other) {
-                return Err(wrong_method(DATA_METHODS));
+                let touches = query.is_some_and(|query| TOUCH.contains(&query));
+                return Err(wrong_method(if touches { "POST" } else { DATA_METHODS }));
             }
             let what = "a data route has no query but ?touch of a POST; write a ? in the key as %3F";
             return Err(Failure::new(400, "bad_query", what));

@@ -157,6 +157,8 @@ impl<S: Stream> Wire<S> {
                 "the length of the body is not known; send Content-Length (0 for an empty value), or chunks";
             return Err(Failure::new(411, "length_required", what).into());
         }
+        // What can never fit is not to be asked again.
+        let limit = limit.min(self.worker.shared.budget.bytes);
         let refused = |reject: Reject| {
             let mut failure = Failure::from(reject);
             if failure.status == 413 {

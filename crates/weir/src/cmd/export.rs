@@ -218,7 +218,8 @@ fn end_of(mut file: &File, path: &Path, prefix: &str) -> Result<Option<PageEnd>,
             );
         }
         at += line.len() as u64;
-        ends_whole = line.ends_with(b"\n");
+        // The last newline may be missing, too, in a file of somebody else.
+        ends_whole = line.ends_with(b"\n") || line.ends_with(b"}");
         if line.starts_with(b"{\"next\":")
             && line.ends_with(b"\n")
             && let Ok(page) = serde_json::from_slice::<PageEnd>(&line)

@@ -361,7 +361,9 @@ fn a_line_of_a_batch_that_does_not_fit_is_not_applied() {
     // It never will: that counts three times.
     assert_eq!((refused.status, refused.header("weir-outcome")), (413, Some("not-applied")));
     assert_eq!(client.get("/kv/a").status, 404);
-    until_reserved(&mut client, 0.0);
+    let refused = client.ask("POST", "/batch", &[], lines.repeat(2).as_bytes()).unwrap();
+    assert_eq!((refused.status, refused.header("weir-outcome")), (413, Some("not-applied")));
+    until_reserved(&mut server.client(), 0.0);
 }
 
 #[test]
