@@ -367,8 +367,8 @@ mod tests {
     use super::*;
     use crate::results::Trial;
     use kv::proto::{Latency, ScheduleReport};
-    use rand_core::{Rng, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
     fn plan() -> SearchPlan {
         SearchPlan {

@@ -126,8 +126,8 @@ pub(super) fn rate(instants_ns: &[u64]) -> Result<f64, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_core::{Rng, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
     /// Numbers in 0–1, open at both ends.
     fn units(seed: u64) -> impl Iterator<Item = f64> {

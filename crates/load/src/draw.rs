@@ -2,7 +2,7 @@
 //!
 //! Pure: a generator in, a number out. Knows neither keys nor sizes.
 
-use rand_core::Rng;
+use rand_xoshiro::rand_core::Rng;
 
 /// A number below `bound` (at least 1), every one equally likely.
 ///
@@ -152,8 +152,8 @@ pub(super) fn chi_squared(seen: &[f64], expected: &[f64]) -> (f64, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_core::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::SeedableRng;
     use std::collections::HashSet;
 
     const DRAWS: usize = 200_000;

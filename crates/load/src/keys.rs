@@ -9,8 +9,8 @@ use super::draw::{Scatter, Zipf, below, unit};
 use super::header::HttpRequest;
 use super::mix::{MixEntry, Operation, Step};
 use super::value_size::Sizes;
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// How many primes a request may ask for, first and last.
 const PRIMES: (u64, u64) = (100, 1000);

@@ -6,8 +6,8 @@
 use super::draw::unit;
 use super::pacing::{Arrivals, Pacing, Think};
 use super::stages::Stages;
-use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};

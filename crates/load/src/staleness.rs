@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn whatever_a_linearizable_store_answers_is_never_stale() {
-        use rand_core::{Rng, SeedableRng};
+        use rand_xoshiro::rand_core::{Rng, SeedableRng};
         let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(5);
         let scene = Scene::new();
         let mut checker = scene.checker();

@@ -7,8 +7,8 @@ use super::distribution::THETA_DEFAULT;
 use super::draw::{Zipf, below};
 use kv::VALUE_BYTES_MAX;
 use kv::units::Size;
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::fmt;
 use std::str::FromStr;
 

@@ -5,8 +5,8 @@
 
 use super::draw::below;
 use super::piece::{Placeholder, names};
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use regex::bytes::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;

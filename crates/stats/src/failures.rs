@@ -48,8 +48,8 @@ pub fn largest_small(all: &[f64], alpha: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_core::{Rng, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
     const ALPHA: f64 = 0.025;
 

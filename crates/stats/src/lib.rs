@@ -153,8 +153,8 @@ pub fn wilson(right: u32, cases: u32) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_core::{Rng, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
     #[test]
     fn the_quantiles_of_student_are_as_likely_as_they_should_be() {

@@ -38,8 +38,8 @@ pub(crate) fn p(t: f64, runs: usize) -> f64 {
 mod tests {
     use super::*;
     use crate::ratio::{Method, paired};
-    use rand_core::{Rng, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
     /// Noise of a pair, as a share.
     #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@ use crate::findings;
 use kv::proto::{Bins, ScheduleReport, SecondReport};
 use lab_data::results::Results;
 use lab_data::simulated::tests::{model, sweep};
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// So many bins of about 1000 that spread evenly over this share of it.
 fn noisy(bins: usize, share: f64) -> Vec<f64> {

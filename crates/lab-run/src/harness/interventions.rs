@@ -231,10 +231,6 @@ mod tests {
     }
 
     impl Runner for Mortal {
-        fn begin(&mut self) -> Result<(), Error> {
-            Ok(())
-        }
-
         fn environment(&self) -> Vec<(String, String)> {
             Vec::new()
         }

@@ -41,8 +41,8 @@ use lab_data::results::{
 };
 use lab_data::{simulated, topology};
 use live::LiveRunner;
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use resources::{resources_of, take_in};
 use runner::{Runner, SimulatedRunner};
 use selftest::{Proved, prove};

@@ -63,7 +63,9 @@ impl<'a> Planned<'a> {
 /// What trials run against.
 pub(super) trait Runner {
     /// Makes the target fresh for a repetition.
-    fn begin(&mut self) -> Result<(), Error>;
+    fn begin(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
     /// Where it is measured; after the first [`Runner::begin`].
     fn environment(&self) -> Vec<(String, String)>;
     /// Runs one trial, with its change made and then unmade. A failure is part of it.
@@ -85,10 +87,6 @@ pub(super) struct SimulatedRunner<'a> {
 }
 
 impl Runner for SimulatedRunner<'_> {
-    fn begin(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn environment(&self) -> Vec<(String, String)> {
         vec![("target".into(), "a queueing model; no machine was measured".into())]
     }

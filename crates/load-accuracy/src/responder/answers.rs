@@ -1,8 +1,8 @@
 //! The answers of the responder, good and faulty: one row each, with the error class that the load generator has to report.
 
 use Then::{Close, GoAway, Hang, Keep, Reset, ResetStream};
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::iter::repeat_n;
 
 /// What happens to the connection once the bytes of an answer are sent.

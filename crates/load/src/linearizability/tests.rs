@@ -1,8 +1,8 @@
 //! Histories made by hand and at random; the random ones are judged a second time by trying all orders.
 
 use super::*;
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::time::Instant;
 
 const ABSENT: Value = Value::ABSENT;

@@ -18,8 +18,8 @@ use super::variables::{self, UUID_BYTES};
 use super::verify::{MARK_BYTES, Mark, PRELOAD_WRITER, Verify};
 use super::{Connect, Plan};
 use kv::VALUE_BYTES_MAX;
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// How long a text to be hashed is.
 const TEXT_BYTES: usize = 100;

@@ -2,8 +2,8 @@
 
 mod synthetic;
 
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use stats::steady::*;
 use synthetic::{KINDS, NOISES, WINDOWS, score, score_adaptive};
 

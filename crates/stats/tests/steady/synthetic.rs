@@ -2,8 +2,8 @@
 //!
 //! The same seed gives the same series. The tests require a score, `cargo bench --bench micro -- steady` prints it.
 
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use stats::steady::{Bin, GOODPUT, Goal, LATENCY, Series, Verdict, Window, long_enough};
 use std::f64::consts::TAU;
 

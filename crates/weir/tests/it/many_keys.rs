@@ -1,8 +1,8 @@
 //! Lists and lifetimes of many keys while others write: each key is listed once, no value is read after its end or gone before it.
 
 use crate::support::{Client, PATIENCE, Server, is_long, mariadb, postgres, until, weir};
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use std::fs;
 use std::sync::Mutex;

@@ -5,8 +5,8 @@
 //! lengths with or without their content. Each is opened, and must have every write that was acknowledged until then.
 
 use crate::support::{Server, is_long, weir};
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -3,7 +3,7 @@
 use super::diag::{Socket, Source};
 use super::observed::Places;
 use lab_data::experiment::address;
-use rand_core::Rng;
+use rand_xoshiro::rand_core::Rng;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -95,8 +95,8 @@ pub(super) fn places(found: &[Option<Socket>], known: usize, listeners: &Listene
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_core::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::SeedableRng;
     use std::collections::HashMap;
 
     /// Both ends of a connection from port `from` to port 80, with what is unread at server and generator; the server's was sampled first.

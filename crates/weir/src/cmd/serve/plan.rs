@@ -242,8 +242,8 @@ mod tests {
     use crate::cmd::{Cli, Command};
     use cache::policy;
     use clap::{CommandFactory, Parser};
-    use rand_core::{Rng, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
     use server::COMPAT_APIS;
     use std::ffi::OsString;
 
