@@ -8,6 +8,7 @@ use super::note;
 use super::progress::Progress;
 use kv::Error;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
@@ -219,7 +220,7 @@ fn end_of(mut file: &File, path: &Path, prefix: &str) -> Result<Option<PageEnd>,
         }
         at += line.len() as u64;
         // The last newline may be missing, too, in a file of somebody else.
-        ends_whole = line.ends_with(b"\n") || line.ends_with(b"}");
+        ends_whole = line.ends_with(b"\n") || serde_json::from_slice::<IgnoredAny>(&line).is_ok();
         if line.starts_with(b"{\"next\":")
             && line.ends_with(b"\n")
             && let Ok(page) = serde_json::from_slice::<PageEnd>(&line)

@@ -315,7 +315,8 @@ fn a_server_that_refuses_what_is_too_much_is_the_limit_and_not_the_generator() {
     let rates = found["rates"].as_array().unwrap();
     // The limit is near 400. A stall of this machine may make the generator late in one try.
     let mut high = rates.iter().filter(|rate| rate["rate_rps"].as_f64() >= Some(400.0)).peekable();
-    let is_limit = |rate: &serde_json::Value| rate["failed"].as_u64() > rate["spoiled"].as_u64();
+    let is_limit =
+        |rate: &serde_json::Value| rate["failed"].as_u64().unwrap() > rate["spoiled"].as_u64().unwrap();
     assert!(high.peek().is_some() && high.all(is_limit), "{text}");
     assert!(text.contains("  breaks\n"), "{text}");
 }

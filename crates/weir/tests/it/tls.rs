@@ -346,7 +346,8 @@ fn a_handshake_has_a_time_and_counts_as_a_connection() {
         let is_sent = silent.send(&[22, 3, 1, 2, 0]).is_ok();
         let answer =
             connect(&config, server.address).and_then(|mut client| client.ask("GET", "/healthz", &[], b""));
-        is_sent && answer.is_err()
+        // It may have been refused itself, beside the one before it.
+        is_sent && answer.is_err() && !silent.has_answer()
     });
     assert!(silent.is_closed());
     until("there is room again", || {
