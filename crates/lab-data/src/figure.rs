@@ -51,7 +51,16 @@ impl Figure {
     }
 }
 
-/// The number `text` says in milliseconds, or in requests, by the unit behind it; without one, in `unit`, where that is not empty.
+/// The number that `text` says, of which `k` are a thousand and `M` a million.
+pub(crate) fn counted(text: &str) -> Option<Figure> {
+    let (number, places) = match text.trim_end().strip_suffix(['k', 'K']) {
+        Some(thousands) => (thousands, 3),
+        None => text.trim_end().strip_suffix('M').map_or((text, 0), |millions| (millions, 6)),
+    };
+    Some(Figure::parse(number.trim())?.shifted(places))
+}
+
+/// The number that `text` says in milliseconds, by the unit of time behind it; without one, in `unit`, where that is not empty.
 pub(crate) fn with_unit(text: &str, unit: &str) -> Option<Figure> {
     let end = text.rfind(|letter: char| letter.is_ascii_digit() || letter == '.').map_or(0, |at| at + 1);
     let (number, own) = text.split_at(end);
@@ -68,10 +77,9 @@ pub(crate) fn with_unit(text: &str, unit: &str) -> Option<Figure> {
     Some(match if own.trim().is_empty() { unit } else { own.trim() } {
         "ns" => figure.shifted(-6),
         "us" | "µs" | "μs" => figure.shifted(-3),
-        "s" | "sec" | "secs" | "k" | "K" => figure.shifted(3),
+        "s" | "sec" | "secs" => figure.shifted(3),
         // Rounded up to a power of ten: half a unit of the last digit is 30,000 ms / 10^decimals.
         "m" | "min" => Figure { value: figure.value * 6e4, decimals: figure.decimals - 5 },
-        "M" => figure.shifted(6),
         "ms" | "" => figure,
         _ => return None,
     })
@@ -107,5 +115,10 @@ mod tests {
         assert!(minutes.low() <= 87_000.0 && minutes.high() >= 93_000.0, "{minutes:?}");
         // It took a time that doubled with each letter.
         assert_eq!(with_unit(&("hm".repeat(50) + "s"), ""), None);
+        // Of requests a letter is a power of ten, and of times it is a unit: 1.2m was 72,000 requests.
+        let [requests, times] = [counted, |text: &str| with_unit(text, "")]
+            .map(|read| ["1.2", "1.2k", "1.2 M", "1.2m", "1.2s"].map(|text| read(text).map(|of| of.value)));
+        assert_eq!(requests, [Some(1.2), Some(1200.0), Some(1.2e6), None, None]);
+        assert_eq!(times, [Some(1.2), None, None, Some(72_000.0), Some(1200.0)]);
     }
 }

@@ -4,7 +4,7 @@
 //! of [`mod@lab_analysis::audit`].
 
 use crate::ensure;
-use crate::figure::{Figure, with_unit};
+use crate::figure::{Figure, counted, with_unit};
 use kv::{Error, one_line};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -62,22 +62,22 @@ const COLUMNS: &[Column] = &[
         row.clients = Some(clients.ok_or("write a whole number from 1 on")?);
         Ok(())
     }),
-    ("throughput_rps", |row, cell| number(&mut row.throughput_rps, cell)),
-    ("latency_ms", |row, cell| number(&mut row.latency_ms, cell)),
-    ("latency_us", |row, cell| number(&mut row.latency_ms, cell)),
-    ("latency_s", |row, cell| number(&mut row.latency_ms, cell)),
-    ("p50_ms", |row, cell| number(&mut row.p50_ms, cell)),
-    ("p99_ms", |row, cell| number(&mut row.p99_ms, cell)),
+    ("throughput_rps", |row, cell| count(&mut row.throughput_rps, cell)),
+    ("latency_ms", |row, cell| time(&mut row.latency_ms, cell)),
+    ("latency_us", |row, cell| time(&mut row.latency_ms, cell)),
+    ("latency_s", |row, cell| time(&mut row.latency_ms, cell)),
+    ("p50_ms", |row, cell| time(&mut row.p50_ms, cell)),
+    ("p99_ms", |row, cell| time(&mut row.p99_ms, cell)),
     ("success_share", |row, cell| {
-        number(&mut row.success_share, without_percent(cell))?;
+        count(&mut row.success_share, without_percent(cell))?;
         // Two places to the left where it is in per cent.
         let places = if cell.ends_with('%') { -2 } else { 0 };
         row.success_share = row.success_share.map(|share| share.shifted(places));
         let share = row.success_share.is_some_and(|share| share.value <= 1.0);
         share.then_some(()).ok_or("write a share from 0 to 1, as in 0.98, or as in 98%")
     }),
-    ("server_cpu_pct", |row, cell| number(&mut row.server_cpu_pct, without_percent(cell))),
-    ("disk_util_pct", |row, cell| number(&mut row.disk_util_pct, without_percent(cell))),
+    ("server_cpu_pct", |row, cell| count(&mut row.server_cpu_pct, without_percent(cell))),
+    ("disk_util_pct", |row, cell| count(&mut row.disk_util_pct, without_percent(cell))),
     ("note", |row, cell| text(&mut row.note, cell)),
 ];
 
@@ -114,7 +114,10 @@ pub(crate) fn table(text: &str, names: &[(String, String)], knows_clients: bool)
     let is_own = head.iter().any(|name| name == "little_residual_ratio");
     ensure(!is_own, "this is results.csv of weir, whose rows weir has checked", hint)?;
     let is_known = |name: &String| COLUMNS.iter().any(|(known, _)| known == name);
-    let is_number = |cell: &String| with_unit(&plain_number(cell.trim(), false), "").is_some();
+    let is_number = |cell: &String| {
+        let cell = plain_number(cell.trim(), false);
+        with_unit(&cell, "").or_else(|| counted(&cell)).is_some()
+    };
     let is_data = names_there.iter().any(is_number) && !head.iter().any(is_known);
     let hint = "write the names of the columns before it, as in clients,throughput_rps,latency_ms";
     ensure(!is_data, "it looks like data: it has numbers and no names of columns", hint)
@@ -187,8 +190,15 @@ fn without_percent(cell: &str) -> &str {
     cell.strip_suffix('%').map_or(cell, str::trim_end)
 }
 
-fn number(field: &mut Option<Figure>, cell: &str) -> Result<(), &'static str> {
-    let figure = with_unit(cell, "").ok_or("write a plain number, as in 1234.5, or leave the cell empty")?;
+fn count(field: &mut Option<Figure>, cell: &str) -> Result<(), &'static str> {
+    let figure =
+        counted(cell).ok_or("write a plain number, as in 1234.5 or 1.2k, or leave the cell empty")?;
+    *field = Some(figure);
+    Ok(())
+}
+
+fn time(field: &mut Option<Figure>, cell: &str) -> Result<(), &'static str> {
+    let figure = with_unit(cell, "").ok_or("write a time, as in 4.38ms, or leave the cell empty")?;
     *field = Some(figure);
     Ok(())
 }
@@ -509,7 +519,7 @@ mod tests {
             (format!("{head}1,2,3,1\n1,\"14 57\",3,\n"), "line 3, column throughput_rps: `14 57`"),
             (
                 format!("{head}1,2,fast,\n"),
-                "line 2, column latency_ms: `fast` does not fit; hint: write a plain",
+                "line 2, column latency_ms: `fast` does not fit; hint: write a time",
             ),
             (
                 format!("{head}1,2,3,100.1%\n"),

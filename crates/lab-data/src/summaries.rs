@@ -12,6 +12,8 @@ use serde_json::Value;
 const WRK2: [&str; 2] = ["Thread calibration:", "Latency Distribution (HdrHistogram"];
 /// What k6 says of a scenario that begins iterations at a rate, constant or not: `500.00 iterations/s for 30s`.
 const K6_AT_RATE: &str = " iterations/s for ";
+/// What k6 calls the number of requests, and their rate behind it.
+const K6_REQUESTS: &str = "http_reqs";
 
 /// Reads a table with the names of its columns, or what wrk, k6 or oha print at the end. `names` are pairs of a column here and its name
 /// there; `clients` are those of rows that have none.
@@ -20,7 +22,7 @@ pub fn read(text: &str, names: &[(String, String)], clients: Option<u32>) -> Res
     let is_wrk2 = WRK2.iter().any(|only| text.lines().any(|line| line.trim_start().starts_with(only)));
     let hint = "audit what a closed loop printed, as that of wrk";
     ensure(!is_wrk2, "this is of wrk2, whose latencies count from when a request was due", hint)?;
-    let is_at_rate = text.contains("http_reqs") && text.contains(K6_AT_RATE);
+    let is_at_rate = is_k6(text) && text.contains(K6_AT_RATE);
     ensure(!is_at_rate, "this is of k6 with an arrival rate, where some VUs are idle", hint)?;
     let known = rows(text).map(|rows| Table { rows, ignored: Vec::new(), unread: None });
     let is_json = text.trim_start().starts_with(['{', '[']);
@@ -44,17 +46,24 @@ fn rows(text: &str) -> Option<Vec<PublishedRow>> {
     }
     // Several runs may stand in one file.
     let runs = |begin: &str, read: fn(&str) -> PublishedRow| -> Vec<PublishedRow> {
-        let starts = text.match_indices(begin).map(|(at, _)| at);
-        let ends: Vec<usize> = starts.chain([text.len()]).collect();
+        let starts: Vec<usize> = text.match_indices(begin).map(|(at, _)| at).collect();
+        // The first line may be cut off.
+        let first = starts.is_empty().then_some(0);
+        let ends: Vec<usize> = first.into_iter().chain(starts).chain([text.len()]).collect();
         ends.windows(2).map(|pair| read(&text[pair[0]..pair[1]])).collect()
     };
     let has = |words: &str| text.contains(words);
     match () {
         () if has("Requests/sec:") && has(" connections") => Some(runs("Running ", of_wrk)),
-        () if has("http_reqs") => Some(vec![of_k6(text)]),
+        () if is_k6(text) => Some(vec![of_k6(text)]),
         () if has("Requests/sec:") && has("Success rate:") => Some(runs("Summary:", of_oha)),
         () => None,
     }
+}
+
+/// Whether it is what k6 prints: a table may have such a column, too.
+fn is_k6(text: &str) -> bool {
+    words(text, K6_REQUESTS).is_some_and(|words| words.get(1).is_some_and(|rate| rate.ends_with("/s")))
 }
 
 /// The words of the first line that begins with `name` and has more, without dots and colons between. k6 names thresholds before figures, also those of a part: `http_reqs{scenario:a}`.
@@ -91,7 +100,7 @@ fn of_k6(text: &str) -> PublishedRow {
     row.latency_ms = named("http_req_duration", "avg=").and_then(|word| with_unit(word, "ms"));
     row.p50_ms = named("http_req_duration", "med=").and_then(|word| with_unit(word, "ms"));
     row.p99_ms = named("http_req_duration", "p(99)=").and_then(|word| with_unit(word, "ms"));
-    let rate = words(text, "http_reqs").and_then(|words| words.get(1).copied());
+    let rate = words(text, K6_REQUESTS).and_then(|words| words.get(1).copied());
     row.throughput_rps = rate.and_then(|rate| Figure::parse(rate.strip_suffix("/s")?));
     // Where the load has stages the number of clients is no constant, and the law says nothing of the mean.
     let ends = ["min=", "max="].map(|end| named("vus", end).and_then(|count| count.parse::<u32>().ok()));
@@ -122,18 +131,18 @@ fn of_oha(text: &str) -> PublishedRow {
 fn of_json(json: &Value) -> Option<Vec<PublishedRow>> {
     if let Value::Array(all) = json {
         let is_known = |of: &Value| of.get("rps").is_some() && of.get("connections").is_some();
-        return all.iter().all(is_known).then(|| all.iter().map(of_table).collect());
+        return (!all.is_empty() && all.iter().all(is_known)).then(|| all.iter().map(of_table).collect());
     }
     let figure = |value: &Value| Figure::parse(&value.as_f64()?.to_string());
     let mut row = PublishedRow::default();
-    if let Some(metrics) = json.get("metrics").filter(|metrics| metrics.get("http_reqs").is_some()) {
+    if let Some(metrics) = json.get("metrics").filter(|metrics| metrics.get(K6_REQUESTS).is_some()) {
         row.system = "k6".to_owned();
         // The summary of a script has them one level deeper.
         let of = |metric: &str, figure: &str| {
             let metric = metrics.get(metric)?;
             metric.get("values").unwrap_or(metric).get(figure)
         };
-        row.throughput_rps = of("http_reqs", "rate").and_then(figure);
+        row.throughput_rps = of(K6_REQUESTS, "rate").and_then(figure);
         row.latency_ms = of("http_req_duration", "avg").and_then(figure);
         row.p50_ms = of("http_req_duration", "med").and_then(figure);
         row.p99_ms = of("http_req_duration", "p(99)").and_then(figure);

@@ -43,8 +43,11 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         let mut read = read.map_err(|why| why.at(file.display()))?;
         // Outputs of one row each are levels of one sweep; a table is a sweep of its own.
         if args.files.len() > 1 && read.rows.len() > 1 {
-            for row in read.rows.iter_mut().filter(|row| row.report.is_empty()) {
-                row.report = file.display().to_string();
+            for row in &mut read.rows {
+                row.report = match row.report.as_str() {
+                    "" => file.display().to_string(),
+                    own => format!("{} · {own}", file.display()),
+                };
             }
         }
         if let Some(line) = read.unread {
