@@ -329,11 +329,14 @@ fn rate(load: &LoadReport) -> f64 {
     load.attempts as f64 / load.window_secs
 }
 
+/// Among the failures: a trial that was planned only.
+pub const DID_NOT_RUN: &str = "did not run";
+
 fn failures(trials: &[&Trial], planned: u32) -> BTreeMap<String, u32> {
     let failed = trials.iter().filter(|trial| trial.numbers().is_none());
     let why = failed.map(|trial| trial.failure.clone().unwrap_or_else(|| "no reason given".to_owned()));
     let unrun = planned - trials.len() as u32;
-    let unrun = (unrun > 0).then(|| ("did not run".to_owned(), unrun));
+    let unrun = (unrun > 0).then(|| (DID_NOT_RUN.to_owned(), unrun));
     sums(why.map(|why| (why, 1)).chain(unrun))
 }
 

@@ -3,6 +3,7 @@
 use super::format::count;
 use kv::proto::{LinearizabilityReport, LoadReport};
 use kv::units::{micros, short_count};
+use lab_analysis::rows::DID_NOT_RUN;
 use lab_data::experiment::Experiment;
 use lab_data::results::{Results, Run, Trial};
 use std::collections::BTreeMap;
@@ -17,27 +18,41 @@ pub fn faults(results: &Results) -> Option<String> {
     }
     let mut text = String::new();
     for plan in &results.workloads {
-        let mut levels: BTreeMap<u32, Vec<Run>> = BTreeMap::new();
+        let mut levels: BTreeMap<u32, Vec<&Trial>> = BTreeMap::new();
         let is_judged = |load: &LoadReport| load.linearizability.is_some();
         let had_faults =
-            |trial: &&Trial| !trial.faults.is_empty() || trial.load.as_ref().is_some_and(is_judged);
-        for trial in results.trials_of(&plan.name).filter(had_faults) {
-            let runs = trial.load.as_ref().map(|load| (trial, load));
-            levels.entry(trial.level).or_default().extend(runs);
+            |trial: &Trial| planned || !trial.faults.is_empty() || trial.load.as_ref().is_some_and(is_judged);
+        for trial in results.trials_of(&plan.name).filter(|trial| had_faults(trial)) {
+            levels.entry(trial.level).or_default().push(trial);
         }
-        for (level, runs) in levels {
-            let _ = writeln!(
-                text,
-                "## {}, {}, {}\n",
-                plan.name,
-                count(level, "client"),
-                count(runs.len() as u32, "trial")
-            );
+        for (level, trials) in levels {
+            let runs: Vec<Run> =
+                trials.iter().filter_map(|trial| Some((*trial, trial.load.as_ref()?))).collect();
+            let clients = count(level, "client");
+            let _ = writeln!(text, "## {}, {clients}, {}\n", plan.name, count(runs.len() as u32, "trial"));
+            text += &failed(&trials, results.repetitions);
             text += &judged(&runs);
-            text += &unavailable(&runs);
+            if !runs.is_empty() {
+                text += &unavailable(&runs);
+            }
         }
     }
-    (!text.is_empty()).then_some(text)
+    if text.is_empty() {
+        // Whatever else the results hold is no report of faults.
+        return planned.then(|| "No trial ran.\n".to_owned());
+    }
+    Some(text)
+}
+
+/// Which trials failed or did not run, and why. Of one that failed, what it gave before counts.
+fn failed(trials: &[&Trial], planned: u32) -> String {
+    let all = planned.max(trials.len() as u32);
+    let mut causes: BTreeMap<String, u32> = BTreeMap::new();
+    let why = trials.iter().filter_map(|trial| trial.failure.as_ref());
+    why.for_each(|why| *causes.entry(format!("failed: {why}")).or_default() += 1);
+    let unrun = all - trials.len() as u32;
+    causes.extend((unrun > 0).then(|| (DID_NOT_RUN.to_owned(), unrun)));
+    causes.iter().map(|(what, of)| format!("{of} of {} {what}.\n\n", count(all, "trial"))).collect()
 }
 
 /// What the operations were judged to be.
@@ -159,6 +174,14 @@ mod tests {
         let mut unjudged = results.clone();
         unjudged.trials[0].load.as_mut().unwrap().linearizability = None;
         let without_report = Trial { load: None, ..results.trials[0].clone() };
+        let failure = Some("cannot start the server".to_owned());
+        let failed = Trial { failure, ..without_report.clone() };
+        let trials = vec![results.trials[0].clone(), failed.clone(), failed];
+        let text = faults(&Results { trials, repetitions: 5, ..results.clone() }).unwrap();
+        assert!(
+            text.contains("2 of 5 trials did not run.\n\n2 of 5 trials failed: cannot start the server.\n"),
+            "{text}"
+        );
         for results in [unjudged, Results { trials: vec![without_report], ..results }] {
             let text = faults(&results).unwrap();
             assert!(text.contains("No operation was judged,") && !text.contains("no violation"), "{text}");

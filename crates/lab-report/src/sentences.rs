@@ -3,7 +3,7 @@
 use super::format::{self, UNKNOWN, capitalized, count, each_level, latency, listed, percent, spread};
 use kv::units::{micros, short};
 use lab_analysis::audit::AuditFinding;
-use lab_analysis::rows::SATURATED;
+use lab_analysis::rows::{DID_NOT_RUN, SATURATED};
 use lab_analysis::{
     Blocked, Bound, CONFLICTS, Capacity, Dominant, Effect, Estimate, Evidence, FastFail, Grade, Growth, Knee,
     Outside, PublishedSweep, Reason, Row, Searched, Shown, TimeSeries, UnderLimit, WAITS, Waiting,
@@ -515,7 +515,7 @@ pub(super) fn overview(workloads: &[WorkloadFindings]) -> String {
             |of| of.rows.iter().any(|row| row.runs > 0 && !row.usable()),
             "Hollow: too many errors or, in an open loop, over capacity; such a level does not count for throughput and knee.",
         ),
-        (|of| of.rows.iter().any(|row| row.runs == 0), "No point: all trials failed."),
+        (|of| of.rows.iter().any(|row| row.runs == 0), "No point: no trial has figures."),
         (
             |of| of.bottleneck.next.as_ref().is_some_and(|next| next.ceiling().is_some()),
             "The next limit is given with the goodput at which it would be 100 % busy; “≥” means “or more”, “≤” “or less”.",
@@ -563,7 +563,8 @@ pub(super) fn failures(rows: &[&Row]) -> Vec<String> {
         let trials: u32 = failed.iter().map(|(_, trials)| trials).sum();
         let planned: u32 = failed.iter().map(|(row, _)| row.planned).sum();
         let levels: Vec<u32> = failed.iter().map(|(row, _)| row.level).collect();
-        format!("{trials} of {} at {} failed: {why}.", count(planned, "trial"), each_level(&levels))
+        let what = if why == DID_NOT_RUN { why } else { &format!("failed: {why}") };
+        format!("{trials} of {} at {} {what}.", count(planned, "trial"), each_level(&levels))
     };
     causes.into_iter().map(sentence).collect()
 }

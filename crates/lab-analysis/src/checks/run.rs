@@ -3,6 +3,7 @@
 use super::{Checked, OfWorkload};
 use crate::count;
 use crate::parts::of_target;
+use crate::rows::DID_NOT_RUN;
 use kv::proto::CheckOutcome;
 use lab_data::experiment::{GENERATOR, LINK};
 use lab_data::results::{Results, Selftest, Trial};
@@ -13,13 +14,20 @@ pub(super) fn complete(case: &OfWorkload) -> Checked {
     let planned: u32 = case.rows.iter().map(|row| row.planned).sum();
     let ran: u32 = case.rows.iter().map(|row| row.runs).sum();
     let trials = count(planned, "trial");
+    let unrun: u32 = case.rows.iter().filter_map(|row| row.failures.get(DID_NOT_RUN)).sum();
     match case.rows.iter().find(|row| row.runs < row.planned) {
         _ if planned == 0 => Checked::not_checked("nothing was planned"),
         None => Checked::pass(trials),
-        Some(first) => Checked::fail(
-            format!("{} of {trials} failed, the first at {}", planned - ran, count(first.level, "client")),
-            "The cause is below the table of levels; fix it and run the experiment again.",
-        ),
+        Some(first) => {
+            let (what, remedy) = match planned - ran - unrun {
+                0 => (format!("{unrun} of {trials} did not run"), "Run the experiment to its end."),
+                failed => (
+                    format!("{failed} of {trials} failed"),
+                    "The cause is below the table of levels; fix it and run the experiment again.",
+                ),
+            };
+            Checked::fail(format!("{what}, the first at {}", count(first.level, "client")), remedy)
+        }
     }
 }
 
@@ -51,8 +59,8 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
         return Checked::not_checked("a simulated target has no values");
     }
     let loads: Vec<_> = case.results.runs_of(case.workload).map(|(_, load)| load).collect();
-    let gets = loads.iter().flat_map(|load| &load.operations).filter(|of| of.operation == "get");
-    let reads: u64 = gets.map(|of| of.successes.saturating_sub(of.absent)).sum();
+    let gets = || loads.iter().flat_map(|load| &load.operations).filter(|of| of.operation == "get");
+    let reads: u64 = gets().map(|of| of.successes.saturating_sub(of.absent)).sum();
     let classes = ["wrong_value", "stale_value"];
     let wrong: u64 =
         loads.iter().flat_map(|load| classes.iter().filter_map(|class| load.errors.get(*class))).sum();
@@ -62,6 +70,8 @@ pub(super) fn values(case: &OfWorkload) -> Checked {
             format!("{wrong} of the answers were wrong or stale"),
             "Find out why the answers are wrong before you compare its speed.",
         ),
+        _ if loads.is_empty() => Checked::not_checked("no trial has figures"),
+        (0, 0, _) if gets().any(|of| of.attempts > of.absent) => Checked::not_checked("no read succeeded"),
         (0, 0, _) => Checked::not_checked("the workload reads no values"),
         (_, 0, _) => Checked::not_checked(
             r#"only the beginning of each value was compared; args = ["--verify", "all"] in [[workload]] compares them in full"#,

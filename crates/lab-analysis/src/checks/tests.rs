@@ -48,7 +48,12 @@ fn a_level_without_numbers_and_too_few_runs_are_failures() {
     check(
         "complete",
         |results| results.trials.retain(|trial| trial.level != 8),
-        "failed: 3 of 15 trials failed, the first at 8 clients",
+        "failed: 3 of 15 trials did not run, the first at 8 clients",
+    );
+    check(
+        "complete",
+        |results| results.trials[0].load = None,
+        "failed: 1 of 15 trials failed, the first at 1 client",
     );
     check("repetitions", |_| {}, "passed: at least 3 repetitions");
     let fewer = |results: &mut Results| {
