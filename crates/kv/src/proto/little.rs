@@ -24,6 +24,18 @@ impl LoadReport {
         ended_us / 1e6 + self.edge_secs
     }
 
+    /// Successes per second, with each request that an edge of the window cuts counted by its part within. Clients of a slow service stay
+    /// in step, and end their requests all within a window or none.
+    ///
+    /// Of an open loop, whose requests are due by a schedule, the rate is counted. A client's part is at most its mean latency: one that
+    /// waits for an answer that does not come has none.
+    pub fn goodput_with_parts_rps(&self) -> f64 {
+        let all = f64::from(self.clients) * self.window_secs;
+        let most = f64::from(self.clients) * self.latency.us_mean / 1e6;
+        let factor = all / (all - self.edge_secs.clamp(-most, most));
+        if self.is_open() || !factor.is_finite() { self.goodput_rps } else { self.goodput_rps * factor }
+    }
+
     /// How far the report is from the law, as a share of those who were there: 0.02 is 2 % too much. Anything but about zero is a
     /// fault of the measurement.
     ///
@@ -44,6 +56,29 @@ impl LoadReport {
 mod tests {
     use super::*;
     use crate::proto::{Latency, ScheduleReport};
+
+    #[test]
+    fn goodput_counts_parts_of_requests() {
+        // 16 clients in step, whose requests take 100 ms: of 20.5 rounds 21 or 20 end in the window.
+        let of = |rounds: f64, edge_secs| LoadReport {
+            clients: 16,
+            window_secs: 2.05,
+            attempts: 16 * rounds as u64,
+            goodput_rps: 16.0 * rounds / 2.05,
+            latency: latency(16 * rounds as u64, 1e5),
+            edge_secs,
+            ..LoadReport::default()
+        };
+        for report in [of(20.0, 16.0 * 0.05), of(21.0, -16.0 * 0.05)] {
+            assert!((report.goodput_with_parts_rps() - 160.0).abs() < 1e-9);
+            assert!(report.little_residual().unwrap().abs() < 1e-9);
+        }
+        // The last second had no answers, and that stays half of the goodput.
+        let stalled = of(10.0, 16.0 * 1.05).goodput_with_parts_rps();
+        assert!(stalled < 0.55 * 160.0, "{stalled}");
+        let nothing = of(0.0, 16.0 * 2.05);
+        assert_eq!(nothing.goodput_with_parts_rps(), 0.0);
+    }
 
     fn latency(count: u64, us_mean: f64) -> Latency {
         Latency { count, us_mean, ..Latency::default() }

@@ -39,7 +39,7 @@ impl Measure {
 
 /// The figures, in the order of the tables.
 pub const MEASURES: &[Measure] = &[
-    measure("goodput_rps", "goodput", "req/s", Rate, |_, (_, load)| Some(load.goodput_rps)),
+    measure("goodput_rps", "goodput", "req/s", Rate, |_, (_, load)| Some(load.goodput_with_parts_rps())),
     measure("cpu_us_per_attempt", "CPU per request", "µs", ProcessorTime, cpu_us_per_attempt),
     measure("latency_us_p50", "p50 latency", "", Latency, |_, run| latency(run, |of| of.us_p50)),
     measure("latency_us_p99", "p99 latency", "", Latency, |_, run| latency(run, |of| of.us_p99)),

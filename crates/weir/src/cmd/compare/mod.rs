@@ -25,6 +25,7 @@ const MARGIN: f64 = 0.05;
 )]
 pub(crate) struct Args {
     /// Results of `weir lab`: a directory or its results.json. Without NEW, the targets of this run are compared
+    #[arg(conflicts_with_all = ["time", "clients", "warmup", "window", "flags"])]
     base: Option<PathBuf>,
     /// Results to compare with the first
     new: Option<PathBuf>,
@@ -79,9 +80,6 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
     let write_asked =
         |path: &Option<PathBuf>, text: String| path.iter().try_for_each(|path| write_file(path, &text));
     let (comparison, dir) = compared(&args, margin).inspect_err(|why| {
-        if why.is_input() {
-            return;
-        }
         // What a run before wrote would be taken for its outcome.
         let written = write_asked(&args.junit, junit_of_error(why));
         let all = [written, write_asked(&args.markdown, format!("{why}\n"))];

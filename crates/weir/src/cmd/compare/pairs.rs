@@ -2,7 +2,7 @@
 
 use crate::cmd::given::{Length, Service, experiment};
 use crate::cmd::lab::{options, results_dir};
-use crate::cmd::note;
+use crate::cmd::{counted, note};
 use kv::Error;
 use kv::units::Span;
 use lab_analysis::compare::{Gate, gate};
@@ -11,6 +11,7 @@ use lab_data::results::{Results, Trial};
 use lab_report::compare::gate_headline;
 use lab_run::harness::{self, Options, Planned, Progress};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// More pairs are not measured.
@@ -104,6 +105,12 @@ impl Pairs {
         if paired == 0 {
             return Err(Error::new("interrupted before a pair was measured"));
         }
+        if options.stop.load(Ordering::Relaxed) {
+            note(format_args!(
+                "interrupted after {}; the verdicts are over these",
+                counted(paired.into(), "pair")
+            ));
+        }
         Ok((compare(&results.iter().collect::<Vec<_>>())?, dir))
     }
 }
@@ -158,7 +165,7 @@ mod tests {
         for (flags, told) in [
             (&["--stages", "1s:5/s"][..], "cannot be used with"),
             (&["--json"], "cannot be used with"),
-            (&["--duration", "5s"], "cannot be used multiple times"),
+            (&["--duration", "5s"], "is set for each trial"),
         ] {
             let error = planned(flags).unwrap_err();
             assert!(error.is_input() && error.to_string().contains(told), "{flags:?}: {error}");

@@ -140,7 +140,7 @@ fn rounds(plan: &Plan, quiet: bool, reports: &mut Vec<Vec<LoadReport>>) -> Resul
                 note(format!(
                     "round {} of {ROUNDS}  {clients:>5} clients  {:>6} req/s  p50 {p50}  p99 {p99}",
                     round + 1,
-                    short(report.goodput_rps),
+                    short(report.goodput_with_parts_rps()),
                 ));
             }
             match reports.get_mut(place) {
@@ -148,8 +148,9 @@ fn rounds(plan: &Plan, quiet: bool, reports: &mut Vec<Vec<LoadReport>>) -> Resul
                 None => reports.push(vec![report]),
             }
             // Two doublings without a gain.
-            let goodput =
-                |back: usize| reports.len().checked_sub(back).map(|place| reports[place][0].goodput_rps);
+            let goodput = |back: usize| {
+                reports.len().checked_sub(back).map(|place| reports[place][0].goodput_with_parts_rps())
+            };
             if round == 0
                 && let (Some(last), Some(before)) = (goodput(1), goodput(3))
                 && last < before * GAIN_LEAST
@@ -201,7 +202,7 @@ impl Level {
         let mean = |figure: fn(&LoadReport) -> f64| all(figure).sum::<f64>() / reports.len() as f64;
         Level {
             clients: reports[0].clients,
-            goodput_rps: all(|report| report.goodput_rps).collect(),
+            goodput_rps: all(LoadReport::goodput_with_parts_rps).collect(),
             latency_us_mean: mean(|report| report.latency.us_mean),
             latency_us_p50: mean(|report| report.latency.us_p50),
             latency_us_p99: mean(|report| report.latency.us_p99),

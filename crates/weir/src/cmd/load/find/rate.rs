@@ -53,7 +53,7 @@ pub(in crate::cmd::load) fn rate(
     // What comes through without a limit is where to begin.
     let first = run(&Plan { window: Duration::from_secs_f64(trial_secs), ..plan.clone() })?;
     needs_success(&first)?;
-    let requests = requests_of_a_try(*error_ratio);
+    let requests = requests_of_a_try(*error_ratio, wanted.requests_least());
     let longest_secs = within.as_secs_f64() / TRIES_LEAST;
     let trial_secs = trial_secs.max((requests / first.goodput_rps).min(longest_secs));
     let all = SearchPlan {
@@ -75,7 +75,7 @@ pub(in crate::cmd::load) fn rate(
     let longer = (needed_secs > within.as_secs_f64()).then(|| format!("--within {:.0}s", needed_secs.ceil()));
     if let Some(longer) = &longer {
         let what =
-            if requests > REQUESTS { "to see so few errors" } else { "for the low rates of this server" };
+            if requests > REQUESTS { "to see so few requests" } else { "for the low rates of this server" };
         tell(format!("note: tries are too short {what}; use {longer}"));
     }
     tell(format!("unlimited  {} req/s with {} clients", short(first.goodput_rps), plan.clients));
@@ -194,11 +194,11 @@ fn limit(estimate_rps: Option<f64>, bounds: Option<(f64, f64)>, ended: SearchEnd
     Some(format!("limit       between {} and {} req/s{remedy}", short(holds), short(breaks)))
 }
 
-/// How many requests a try needs at the rate that is reached without a limit, if this share may fail: at half of it, one is expected to
-/// fail where the limit is. A try with fewer would pass by luck.
-fn requests_of_a_try(error_ratio_max: f64) -> f64 {
+/// How many requests a try needs at the rate that is reached without a limit, if this share may fail and so many tell of the latencies:
+/// at half of it, one is expected to fail where the limit is. A try with fewer would pass by luck.
+fn requests_of_a_try(error_ratio_max: f64, of_latencies: f64) -> f64 {
     let of_errors = if error_ratio_max > 0.0 { 2.0 / error_ratio_max } else { 0.0 };
-    REQUESTS.max(of_errors)
+    REQUESTS.max(of_errors).max(of_latencies)
 }
 
 fn try_line(report: &LoadReport, rate_rps: f64, outcome: &Outcome) -> String {
@@ -253,8 +253,14 @@ mod tests {
 
     #[test]
     fn a_try_has_requests_enough_to_see_the_errors_that_are_allowed() {
-        for (ratio, requests) in [(0.0, 400.0), (0.01, 400.0), (0.0001, 20_000.0)] {
-            assert_eq!(requests_of_a_try(ratio), requests, "{ratio}");
+        for (ratio, text, requests) in [
+            (0.0, "p99<1s", 400.0),
+            (0.01, "mean<1s,max<2s", 400.0),
+            (0.0001, "p50<1s", 20_000.0),
+            (0.01, "p99<1s,p99.9<2s", 4000.0),
+        ] {
+            let wanted: Conditions = text.parse().unwrap();
+            assert_eq!(requests_of_a_try(ratio, wanted.requests_least()).round(), requests, "{ratio} {text}");
         }
     }
 
