@@ -73,6 +73,12 @@ impl Conditions {
         (Conditions(others), rates.iter().map(|of| of.limit).reduce(f64::max))
     }
 
+    /// How many requests tell whether these hold: four are expected to be longer than the highest percentile among them.
+    pub fn requests_least(&self) -> f64 {
+        let shares = self.0.iter().filter_map(|of| of.name.strip_prefix('p')?.parse::<f64>().ok());
+        shares.map(|percent| 4.0 / (1.0 - percent / 100.0)).fold(0.0, f64::max)
+    }
+
     /// These, and `errors<1%` if they do not say how many of the attempts may fail; and that share, 0–1.
     #[must_use]
     pub fn with_error_ratio_max(&self) -> (Conditions, f64) {

@@ -330,6 +330,15 @@ impl Plan {
         let lacks = |operation: &Operation| !self.dialect().supports(*operation);
         let steps = self.mix_entries().iter().flat_map(|entry| entry.steps);
         let fail = |what: String, hint| Err(Error::input(what).hint(hint));
+        if let Some(header) = self.http.headers.iter().find(|of| variables::are_in(&of.value)) {
+            return fail(
+                format!(
+                    "the header {} has a variable, which requests of a key-value workload have not",
+                    header.name
+                ),
+                "write the value out, or leave out the flags of key-value workloads, as --workload",
+            );
+        }
         let preload = self.preload_keys() > 0;
         if let Some(operation) = steps.map(|step| step.operation).find(lacks) {
             return fail(

@@ -24,6 +24,11 @@ pub(super) fn without(text: &str) -> String {
     String::from_utf8_lossy(&VARIABLE.replace_all(text.as_bytes(), &b""[..])).into_owned()
 }
 
+/// Whether `text` has any.
+pub(super) fn are_in(text: &str) -> bool {
+    VARIABLE.is_match(text.as_bytes())
+}
+
 /// The variables of one request.
 pub(super) struct Variables<'c> {
     columns: &'c [String],

@@ -34,6 +34,7 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("-c", "levels"),
     ("--warmup", "warmup"),
     ("--window", "window"),
+    ("--duration", "window"),
     ("--seed", "seed"),
     (INJECT, "nothing: the lab slows the generator where it tests its headroom"),
     ("--events", "nothing: the lab always listens"),

@@ -5,10 +5,15 @@
 /// The flag that opens a server to the lab.
 pub(super) const LAB: &str = "--lab";
 
+/// Whether a flag of a server is [`LAB`], also as it stands in a configuration.
+pub(super) fn is_lab(arg: &str) -> bool {
+    arg.strip_prefix(LAB).is_some_and(|rest| ["", "=true"].contains(&rest))
+}
+
 /// The flags of a server of the lab without the fault `fail`, and that. It is told of it once the keys are there.
 pub(super) fn without_fail(args: Vec<String>) -> (Vec<String>, Option<String>) {
     // Any other server reports wrong faults itself.
-    if !args.iter().any(|arg| arg == LAB) {
+    if !args.iter().any(|arg| is_lab(arg)) {
         return (args, None);
     }
     let mut failing = None;

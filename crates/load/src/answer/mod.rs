@@ -120,7 +120,7 @@ impl Answer {
     pub(super) fn verdict(&self, request: &Request) -> Outcome {
         let form = request.form;
         let ok = form.ok.contains(self.status);
-        let absent = form.absent.contains(&self.status) || ok && self.says_absent(form);
+        let absent = form.absent.contains(&self.status) || ok && self.says_absent(request);
         let kept = &self.content.kept;
         let is_error = || form.error_begins.as_ref().is_some_and(|text| kept.starts_with(text.as_bytes()));
         let is_other = || form.body_pattern.as_ref().is_some_and(|pattern| !pattern.is_match(kept));
@@ -153,10 +153,19 @@ impl Answer {
     }
 
     /// Whether the body of a success says that there is no such key, or that a condition does not hold.
-    fn says_absent(&self, form: &OperationTemplate) -> bool {
-        let holds = |text: &String| memmem::find(&self.content.kept, text.as_bytes()).is_some();
-        form.absent_if.as_ref().is_some_and(holds)
-            || form.absent_unless.as_ref().is_some_and(|text| !holds(text))
+    fn says_absent(&self, request: &Request) -> bool {
+        let OperationTemplate { absent_if, absent_unless, .. } = request.form;
+        let Content { bytes, kept, .. } = &self.content;
+        let holds = |text: &String| memmem::find(kept, text.as_bytes()).is_some();
+        // A value may hold the text by chance.
+        let is_found = || {
+            request.operation == Operation::Get
+                && !request.expected.is_empty()
+                && self.is_as_expected(request)
+        };
+        absent_if.as_ref().is_some_and(holds) && !is_found()
+            // What is not kept, behind a long value, may be the text.
+            || absent_unless.as_ref().is_some_and(|text| *bytes == kept.len() && !holds(text))
     }
 
     fn is_as_expected(&self, request: &Request) -> bool {

@@ -193,6 +193,15 @@ fn a_text_may_stand_anywhere_in_a_body_where_the_dialect_says_so() {
     let null = request_of(Dialect::of_file("a.toml", null).unwrap(), Operation::Get, "k=");
     check(&null, &ok("\"k=ab\""), false, Ok(Success::Done));
     check(&null, &ok("null"), false, Err(Fault::WrongValue));
+    // A value may hold the text that says that there is none, and one that says that it is there may stand behind a long one.
+    let null = Request { may_be_absent: true, ..null };
+    check(&null, &ok("\"k=annullo\""), false, Ok(Success::Done));
+    check(&null, &ok("null"), false, Ok(Success::Absent));
+    let found = "[get]\npath = \"/{key}\"\nabsent_unless = \"found\"\nholds = \"{value}\"";
+    let found = request_of(Dialect::of_file("a.toml", found).unwrap(), Operation::Get, "k=");
+    let found = Request { may_be_absent: true, ..found };
+    check(&found, &ok(&format!("k={} found", "a".repeat(2 * KEPT_BYTES_MAX))), false, Ok(Success::Done));
+    check(&found, &ok("no k"), false, Ok(Success::Absent));
 
     // Redis' errors are no values.
     let read = request_in("webdis", Operation::Get, "k=");

@@ -3,7 +3,7 @@
 use super::{LiveRunner, device_number};
 use crate::harness::TargetRun;
 use crate::harness::disk;
-use crate::harness::failing::{LAB, without_fail};
+use crate::harness::failing::{LAB, is_lab, without_fail};
 use crate::harness::faults::link_name;
 use crate::harness::files::temporary_dir;
 use crate::harness::link::Link;
@@ -62,7 +62,7 @@ impl LiveRunner<'_> {
         let TargetRun { experiment, subject, .. } = self.target_run;
         let mut args: Vec<String> = args.iter().chain(flags).cloned().collect();
         // Only a server of the lab can be made slower while it runs.
-        if experiment.slows_servers() && !args.iter().any(|arg| arg == LAB) {
+        if experiment.slows_servers() && !args.iter().any(|arg| is_lab(arg)) {
             args.push(LAB.to_owned());
         }
         let (args, failing) = without_fail(args);

@@ -65,7 +65,9 @@ pub(super) fn k6_summary(report: &LoadReport) -> Value {
         })
     };
     let rate = *attempts as f64 / window_secs;
-    let failed = attempts - successes;
+    // As the share of errors counts: of an open loop, with those that were left without an answer.
+    let unanswered = if report.is_open() { report.unanswered } else { 0 };
+    let failed = attempts - successes + unanswered;
     let mut metrics = json!({
         "http_reqs": { "count": attempts, "rate": rate },
         "iterations": { "count": attempts, "rate": rate },

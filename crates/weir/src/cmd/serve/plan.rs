@@ -88,6 +88,12 @@ pub(super) fn plan(args: Args) -> Result<Plan, Error> {
     if args.batching == Batching::Off && !lab {
         return wrong("--batching off is for measurements only", "add --lab");
     }
+    if args.batching == Batching::Off && args.event_log.is_some() {
+        return wrong(
+            "--event-log does not go with --batching off, which keeps no events",
+            "leave one of them out",
+        );
+    }
     if let Some(name) = repeated(args.shadow_policies.iter().map(|policy| policy.name)) {
         return wrong(format!("--shadow-policies has {name} twice"), "name each policy once");
     }
