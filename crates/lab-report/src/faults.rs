@@ -19,6 +19,12 @@ pub fn faults(results: &Results) -> Option<String> {
     let mut text = String::new();
     for plan in &results.workloads {
         let mut levels: BTreeMap<u32, Vec<&Trial>> = BTreeMap::new();
+        if planned {
+            // Also those of which no trial began.
+            levels.extend(
+                plan.levels.as_ref().unwrap_or(&results.levels).iter().map(|level| (*level, Vec::new())),
+            );
+        }
         let is_judged = |load: &LoadReport| load.linearizability.is_some();
         let had_faults =
             |trial: &Trial| planned || !trial.faults.is_empty() || trial.load.as_ref().is_some_and(is_judged);
@@ -37,11 +43,7 @@ pub fn faults(results: &Results) -> Option<String> {
             }
         }
     }
-    if text.is_empty() {
-        // Whatever else the results hold is no report of faults.
-        return planned.then(|| "No trial ran.\n".to_owned());
-    }
-    Some(text)
+    (!text.is_empty()).then_some(text)
 }
 
 /// Which trials failed or did not run, and why. Of one that failed, what it gave before counts.

@@ -88,7 +88,7 @@ impl Uncertain {
         // With one run the variance is not a number.
         let error = Some(variance.sqrt()).filter(|error| error.is_finite() && critical.is_finite());
         let half = |error: f64| (critical * error).max(resolution);
-        let beyond = (value.abs() - resolution).max(0.0);
+        let beyond = if value.abs() <= resolution { 0.0 } else { value };
         let p = |error: f64| match (error > 0.0, method) {
             (false, _) => f64::from(value.abs() <= resolution),
             (true, Method::Sequential) => sequential::p(beyond / error, runs),

@@ -3,7 +3,7 @@
 use super::{Checked, OfWorkload};
 use crate::count;
 use crate::parts::of_target;
-use crate::rows::DID_NOT_RUN;
+use crate::rows::{DID_NOT_RUN, Row};
 use kv::proto::CheckOutcome;
 use lab_data::experiment::{GENERATOR, LINK};
 use lab_data::results::{Results, Selftest, Trial};
@@ -12,22 +12,25 @@ use std::collections::BTreeSet;
 
 pub(super) fn complete(case: &OfWorkload) -> Checked {
     let planned: u32 = case.rows.iter().map(|row| row.planned).sum();
-    let ran: u32 = case.rows.iter().map(|row| row.runs).sum();
     let trials = count(planned, "trial");
-    let unrun: u32 = case.rows.iter().filter_map(|row| row.failures.get(DID_NOT_RUN)).sum();
-    match case.rows.iter().find(|row| row.runs < row.planned) {
+    let unrun = |row: &Row| row.failures.get(DID_NOT_RUN).copied().unwrap_or(0);
+    let failed = |row: &Row| row.planned - row.runs - unrun(row);
+    let at_first = |is_one: &dyn Fn(&Row) -> bool| {
+        let first = case.rows.iter().find(|row| is_one(row));
+        first.map(|row| format!("the first at {}", count(row.level, "client")))
+    };
+    let sum = |of: &dyn Fn(&Row) -> u32| case.rows.iter().map(of).sum::<u32>();
+    match (at_first(&|row| failed(row) > 0), at_first(&|row| unrun(row) > 0)) {
         _ if planned == 0 => Checked::not_checked("nothing was planned"),
-        None => Checked::pass(trials),
-        Some(first) => {
-            let (what, remedy) = match planned - ran - unrun {
-                0 => (format!("{unrun} of {trials} did not run"), "Run the experiment to its end."),
-                failed => (
-                    format!("{failed} of {trials} failed"),
-                    "The cause is below the table of levels; fix it and run the experiment again.",
-                ),
-            };
-            Checked::fail(format!("{what}, the first at {}", count(first.level, "client")), remedy)
-        }
+        (Some(first), _) => Checked::fail(
+            format!("{} of {trials} failed, {first}", sum(&failed)),
+            "The cause is below the table of levels; fix it and run the experiment again.",
+        ),
+        (None, Some(first)) => Checked::fail(
+            format!("{} of {trials} did not run, {first}", sum(&unrun)),
+            "Run the experiment to its end.",
+        ),
+        (None, None) => Checked::pass(trials),
     }
 }
 

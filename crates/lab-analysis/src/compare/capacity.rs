@@ -68,7 +68,7 @@ fn runs(of: &Input, workload: &str, levels: &[u32]) -> Vec<(u32, f64)> {
     let mean = |repetition: u32| {
         let at = |level: &u32| {
             let is_it = |(trial, _): &Run| (trial.level, trial.repetition) == (*level, repetition);
-            Some(of.results.runs_of(workload).find(is_it)?.1.goodput_rps)
+            Some(of.results.runs_of(workload).find(is_it)?.1.goodput_with_parts_rps())
         };
         let sum = levels.iter().map(at).sum::<Option<f64>>()?;
         Some((repetition, sum / levels.len() as f64))

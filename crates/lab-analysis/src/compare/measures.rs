@@ -75,6 +75,6 @@ fn cpu_us_per_attempt(results: &Results, (trial, load): Run) -> Option<f64> {
     let parts = parts(results);
     let growth = |part: &String| trial.growth(&format!("{part}.cpu_secs"));
     let secs = parts.iter().map(growth).sum::<Option<f64>>().filter(|_| !parts.is_empty())?;
-    let attempts = load.attempts as f64 * trial.elapsed_secs / load.window_secs;
+    let attempts = load.attempts as f64 * load.edge_factor() * trial.elapsed_secs / load.window_secs;
     Some(secs / attempts * 1e6)
 }

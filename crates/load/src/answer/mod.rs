@@ -156,16 +156,28 @@ impl Answer {
     fn says_absent(&self, request: &Request) -> bool {
         let OperationTemplate { absent_if, absent_unless, .. } = request.form;
         let Content { bytes, kept, .. } = &self.content;
-        let holds = |text: &String| memmem::find(kept, text.as_bytes()).is_some();
-        // A value may hold the text by chance.
-        let is_found = || {
-            request.operation == Operation::Get
-                && !request.expected.is_empty()
-                && self.is_as_expected(request)
-        };
-        absent_if.as_ref().is_some_and(holds) && !is_found()
-            // What is not kept, behind a long value, may be the text.
-            || absent_unless.as_ref().is_some_and(|text| *bytes == kept.len() && !holds(text))
+        // What is not kept, behind a long value, may be the text.
+        let is_known = || *bytes == kept.len() || request.operation != Operation::Get;
+        let lacks = |text: &String| memmem::find(kept, text.as_bytes()).is_none() && is_known();
+        absent_if.as_ref().is_some_and(|text| self.has_beside_value(text, request))
+            || absent_unless.as_ref().is_some_and(lacks)
+    }
+
+    /// Whether the body has this text, and not in the value only: that may hold any word by chance.
+    fn has_beside_value(&self, text: &str, request: &Request) -> bool {
+        let kept = self.content.kept.as_slice();
+        let has = |part: &[u8]| memmem::find(part, text.as_bytes()).is_some();
+        if !has(kept) {
+            return false;
+        }
+        let has_value = request.operation == Operation::Get && request.form.proof.contains("{value");
+        let known = request.expected.get(request.value_at..).filter(|known| has_value && !known.is_empty());
+        known.and_then(|known| memmem::find(kept, known)).is_none_or(|at| {
+            let (before, value) = kept.split_at(at);
+            // No value has other characters, plain or in base64.
+            let end = value.iter().position(|byte| !matches!(byte, b'0'..=b'z' | b'+' | b'/'));
+            has(before) || end.is_some_and(|end| has(&value[end..]))
+        })
     }
 
     fn is_as_expected(&self, request: &Request) -> bool {

@@ -197,6 +197,12 @@ fn a_text_may_stand_anywhere_in_a_body_where_the_dialect_says_so() {
     let null = Request { may_be_absent: true, ..null };
     check(&null, &ok("\"k=annullo\""), false, Ok(Success::Done));
     check(&null, &ok("null"), false, Ok(Success::Absent));
+    // So is what repeats the value, or what begins as if there were one.
+    check(&null, &ok("{\"k\":\"k=ab\",\"is\":null}"), false, Ok(Success::Absent));
+    let begun = "[get]\npath = \"/{key}\"\nabsent_if = \"null\"\nbegins = \"{\"";
+    let begun = request_of(Dialect::of_file("a.toml", begun).unwrap(), Operation::Get, "{");
+    let begun = Request { may_be_absent: true, ..begun };
+    check(&begun, &ok("{\"k\":null}"), false, Ok(Success::Absent));
     let found = "[get]\npath = \"/{key}\"\nabsent_unless = \"found\"\nholds = \"{value}\"";
     let found = request_of(Dialect::of_file("a.toml", found).unwrap(), Operation::Get, "k=");
     let found = Request { may_be_absent: true, ..found };

@@ -174,9 +174,13 @@ impl Requests {
         }
         for piece in &template.proof {
             match piece.placeholder {
-                Some(placeholder @ (Placeholder::Value | Placeholder::ValueBase64)) if !exact => {
+                Some(placeholder @ (Placeholder::Value | Placeholder::ValueBase64)) => {
+                    request.value_at = expected.len() + piece.text.len();
+                    if exact {
+                        self.fill(expected, scratch, piece, values);
+                        continue;
+                    }
                     expected.extend_from_slice(&piece.text);
-                    request.value_at = expected.len();
                     self.write_known(expected, scratch, placeholder, digits);
                     break;
                 }

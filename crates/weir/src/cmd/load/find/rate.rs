@@ -74,8 +74,7 @@ pub(in crate::cmd::load) fn rate(
     let needed_secs = requests / first.goodput_rps * TRIES_LEAST;
     let longer = (needed_secs > within.as_secs_f64()).then(|| format!("--within {:.0}s", needed_secs.ceil()));
     if let Some(longer) = &longer {
-        let what =
-            if requests > REQUESTS { "to see so few requests" } else { "for the low rates of this server" };
+        let what = if requests > REQUESTS { "to tell" } else { "for the low rates of this server" };
         tell(format!("note: tries are too short {what}; use {longer}"));
     }
     tell(format!("unlimited  {} req/s with {} clients", short(first.goodput_rps), plan.clients));
