@@ -24,21 +24,16 @@ impl LoadReport {
         ended_us / 1e6 + self.edge_secs
     }
 
-    /// What counts of requests have to be multiplied by to count each one that an edge of the window cuts by its part within. Clients of
-    /// a slow service stay in step, and end their requests all within a window or none.
+    /// Successes per second, with each request that an edge of the window cuts counted by its part within. Clients of a slow service stay
+    /// in step, and end their requests all within a window or none.
     ///
-    /// 1 of an open loop, whose requests are due by a schedule. A client's part is at most its mean latency: one that waits for an answer
-    /// that does not come has none.
-    pub fn edge_factor(&self) -> f64 {
+    /// Of an open loop, whose requests are due by a schedule, the rate is counted. A client's part is at most its mean latency: one that
+    /// waits for an answer that does not come has none.
+    pub fn goodput_with_parts_rps(&self) -> f64 {
         let all = f64::from(self.clients) * self.window_secs;
         let most = (f64::from(self.clients) * self.latency.us_mean / 1e6).abs();
         let factor = all / (all - self.edge_secs.clamp(-most, most));
-        if self.is_open() || !factor.is_finite() { 1.0 } else { factor }
-    }
-
-    /// Successes per second, with the parts of those that the window's edges cut.
-    pub fn goodput_with_parts_rps(&self) -> f64 {
-        self.goodput_rps * self.edge_factor()
+        if self.is_open() || !factor.is_finite() { self.goodput_rps } else { self.goodput_rps * factor }
     }
 
     /// How far the report is from the law, as a share of those who were there: 0.02 is 2 % too much. Anything but about zero is a

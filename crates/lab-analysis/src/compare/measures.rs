@@ -70,11 +70,11 @@ pub(super) fn parts(results: &Results) -> Vec<String> {
 /// Processor time of all parts of the target over all requests, in microseconds. `None` where one of the parts was not read: the
 /// sum would be too small.
 ///
-/// The readings lie a little further apart than the window is long, so requests are counted over the time between them.
+/// Whole requests count: what an edge of the window cuts of those of clients in step is waiting. The readings lie a little further apart than the window is long, so requests are counted over the time between them.
 fn cpu_us_per_attempt(results: &Results, (trial, load): Run) -> Option<f64> {
     let parts = parts(results);
     let growth = |part: &String| trial.growth(&format!("{part}.cpu_secs"));
     let secs = parts.iter().map(growth).sum::<Option<f64>>().filter(|_| !parts.is_empty())?;
-    let attempts = load.attempts as f64 * load.edge_factor() * trial.elapsed_secs / load.window_secs;
+    let attempts = load.attempts as f64 * trial.elapsed_secs / load.window_secs;
     Some(secs / attempts * 1e6)
 }

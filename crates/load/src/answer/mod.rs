@@ -170,10 +170,15 @@ impl Answer {
         if !has(kept) {
             return false;
         }
-        let has_value = request.operation == Operation::Get && request.form.proof.contains("{value");
-        let known = request.expected.get(request.value_at..).filter(|known| has_value && !known.is_empty());
-        known.and_then(|known| memmem::find(kept, known)).is_none_or(|at| {
-            let (before, value) = kept.split_at(at);
+        let form = request.form;
+        let has_value = request.operation == Operation::Get
+            && form.proof.contains("{value")
+            && !request.expected.is_empty();
+        // Where it is as expected, this is found.
+        let start = if form.anywhere { memmem::find(kept, &request.expected) } else { Some(0) };
+        let at =
+            start.filter(|_| has_value && self.is_as_expected(request)).map(|start| start + request.value_at);
+        at.and_then(|at| kept.split_at_checked(at)).is_none_or(|(before, value)| {
             // No value has other characters, plain or in base64.
             let end = value.iter().position(|byte| !matches!(byte, b'0'..=b'z' | b'+' | b'/'));
             has(before) || end.is_some_and(|end| has(&value[end..]))
