@@ -3,7 +3,7 @@
 use lab_data::experiment::{HTTPS, address};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// No honest answer is longer.
 const BYTES_MAX: u64 = 1 << 20;
@@ -11,9 +11,29 @@ const BYTES_MAX: u64 = 1 << 20;
 /// How long one question of [`answers`] may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// One request without a body: status and body of the answer, which ends with the connection if its length is not given.
+/// An answer that has to be over in time: one that goes on as long as anybody reads would never be.
+struct Answer {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Read for Answer {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(into)
+    }
+}
+
+/// One request without a body: status and body of the answer, which ends with the connection if its length is not given. Connecting
+/// and the answer may take `timeout` each.
 pub(crate) fn ask(method: &str, url: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
-    let mut reader = BufReader::new(send(method, url, path, timeout)?.take(BYTES_MAX));
+    let stream = send(method, url, path, timeout)?;
+    let until = Instant::now() + timeout;
+    let mut reader = BufReader::new(Answer { stream, until }.take(BYTES_MAX));
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && reader.read_until(b'\n', &mut head)? > 0 {}
     let Some(status) = status(&head).filter(|_| head.ends_with(b"\r\n\r\n")) else {
@@ -103,5 +123,22 @@ mod tests {
             assert_eq!(ask("GET", &url, "/", Duration::from_secs(60)).ok(), expected, "{answer}");
             server.join().unwrap();
         }
+    }
+
+    /// A reading of a service whose `/stats` is a stream never ended, and Ctrl-C was not heard.
+    #[test]
+    fn an_answer_that_does_not_end_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+            while stream.write_all(b"data\n").is_ok() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let error = ask("GET", &url, "/", Duration::from_millis(300)).unwrap_err();
+        assert!([io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock].contains(&error.kind()), "{error:?}");
+        server.join().unwrap();
     }
 }

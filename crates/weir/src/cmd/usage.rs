@@ -137,7 +137,9 @@ pub(super) fn check_commands(experiment: &Experiment) -> Result<(), Error> {
             let Target::Weir { args, .. } = &subject.target else { continue };
             let mut args: Vec<String> = args.iter().chain(&workload.serve).cloned().collect();
             // Only then can the server be made slower while it runs.
-            if experiment.slows_servers() && !args.iter().any(|arg| arg == "--lab") {
+            if experiment.slows_servers()
+                && !args.iter().any(|arg| ["--lab", "--lab=true"].contains(&arg.as_str()))
+            {
                 args.push("--lab".to_owned());
             }
             parse(&["serve"], &args).map_err(|why| match workload.serve.is_empty() {

@@ -67,10 +67,9 @@ impl LiveRunner<'_> {
         }
         let (args, failing) = without_fail(args);
         self.started.failing = failing;
-        for part in subject.target.servers() {
-            let server = self.serve_one(&part, &args)?;
-            self.started.servers.push(server);
-        }
+        // All of them or none: the next workload would take some for all.
+        let servers = subject.target.servers().into_iter().map(|part| self.serve_one(&part, &args));
+        self.started.servers = servers.collect::<Result<_, _>>()?;
         self.started.serving = flags.to_vec();
         self.connect(1.0)
     }

@@ -1,6 +1,6 @@
 //! How much the threads of a service compute, or wait for a core: the busiest one, those that collect garbage, and all together.
 
-use super::threads;
+use super::{THREADS_MAX, threads};
 use crate::sampler::process::descendants;
 use crate::sampler::{Reading, numbers};
 use std::collections::HashMap;
@@ -36,12 +36,15 @@ impl Busiest {
         let elapsed = self.at.elapsed().as_secs_f64();
         let (mut all, mut collector) = (0.0, 0.0_f64);
         let mut busiest = (0.0, String::new());
-        for (pid, thread) in threads(&descendants(self.root)) {
+        let all_threads = threads(&descendants(self.root));
+        let is_known_whole = !self.known.is_empty() && all_threads.len() < THREADS_MAX;
+        for (pid, thread) in all_threads {
             let path = format!("/proc/{pid}/task/{thread}");
             let text = fs::read_to_string(format!("{path}/schedstat")).unwrap_or_default();
             let [computed, waited, ..] = numbers(&text)[..] else { continue };
             let secs = (computed + waited) / 1e9;
-            let before = self.known.insert(thread, secs).unwrap_or(secs);
+            // One that was not there at an earlier reading was born since, as of a service with a thread for each request.
+            let before = self.known.insert(thread, secs).unwrap_or(if is_known_whole { 0.0 } else { secs });
             let share = ((secs - before) / elapsed).min(1.0);
             if share <= 0.0 {
                 continue;
